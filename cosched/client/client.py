@@ -29,6 +29,7 @@ from cosched.wire.api import (
     RemoveRequest,
     RevokedDoc,
     RevokeRequest,
+    SetAsideList,
     Submission,
     SurveyDoc,
     TokenDoc,
@@ -168,6 +169,10 @@ class Client:
     def remove(self, name: str, serials: list[str]) -> MemberDoc:
         """POST /v1/nodes/NAME/remove: it belongs to the cluster no more, nor do certificates of those numbers."""
         return self._document("POST", f"/v1/nodes/{quote(name, safe='')}/remove", MemberDoc, RemoveRequest(serials))
+
+    def set_aside(self) -> SetAsideList:
+        """GET /v1/set-aside: all that takes part in nothing now."""
+        return self._document("GET", "/v1/set-aside", SetAsideList)
 
     def survey(self, users: list[str]) -> SurveyDoc:
         """GET /v1/survey: what users are on each node."""

@@ -14,6 +14,7 @@ Times are ISO 8601 with the offset, durations and sizes carry their unit in the 
     GET  /v1/nodes                     NodeList
     POST /v1/nodes/NAME/drain|resume   DrainRequest (drain) -> NodeDoc
     POST /v1/nodes/NAME/admit|remove   RemoveRequest (remove) -> MemberDoc
+    GET  /v1/set-aside                 SetAsideList
     GET  /v1/survey?user=NAME,NAME     SurveyDoc
     POST /v1/tokens                    TokenRequest -> 201 NewToken
     GET  /v1/tokens                    TokenList
@@ -291,6 +292,28 @@ class NodeList(msgspec.Struct, frozen=True):
     """GET /v1/nodes."""
 
     nodes: list[NodeDoc]
+
+
+class SetAsideDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that takes part in nothing now: what it is, by whom or what, since when, and what brings it back.
+
+    ``kind``: service, policy, node, user, launch or job; ``name``: a job's number, else a name. ``user``: whose job or
+    launch it is. ``since``: null where it is not known.
+    """
+
+    kind: str
+    name: str
+    user: str = ""
+    what: str
+    by: str
+    since: str | None = None
+    back: str
+
+
+class SetAsideList(msgspec.Struct, frozen=True):
+    """GET /v1/set-aside: all of it for operators; for others service, policy, nodes, and their own jobs."""
+
+    set_aside: list[SetAsideDoc]
 
 
 class DrainRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

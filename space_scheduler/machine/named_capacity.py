@@ -75,11 +75,17 @@ class NamedCapacity:
         return changed
 
     def add(
-        self, node: Node, lost: bool = False, drained: bool = False, reason: str = "", owner: Owner | None = None
+        self,
+        node: Node,
+        lost: bool = False,
+        drained: bool = False,
+        reason: str = "",
+        owner: Owner | None = None,
+        since_us: int | None = None,
     ) -> None:
         """Enter a node that is not known yet, in its place."""
         name, last = node.name, next(reversed(self.members), None)
-        self.members[name] = member = Member(node, self.places(node), lost, drained, reason, owner)
+        self.members[name] = member = Member(node, self.places(node), lost, drained, reason, owner, since_us)
         if last is not None and by_number(name) < by_number(last):  # most come in order
             self.members = dict(sorted(self.members.items(), key=lambda entry: by_number(entry[0])))
         if node.bans:
@@ -213,7 +219,7 @@ class NamedCapacity:
         """The same nodes under the same rules, with nothing held."""
         made = NamedCapacity(self.rules, self.place)
         for each in self:
-            made.add(each.node, each.lost, each.drained, each.reason, each.owner)
+            made.add(each.node, each.lost, each.drained, each.reason, each.owner, each.since_us)
         return made
 
     def status(self) -> list[NodeStatus]:

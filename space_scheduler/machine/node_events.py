@@ -63,7 +63,10 @@ def node_joined(machine: Machine, event: ev.NodeJoined) -> list[Instruction]:
     capacity, name = machine.joinable(event), event.node.name
     before = capacity.members.get(name)
     cluster = None if before is None else before.node.cluster
+    came = before is None or (before.lost and not before.drained)
     if capacity.join(event.node):
+        if came:
+            capacity[name].since_us = machine.now_us
         machine.jobs.queue.tell_apart(capacity.bans)
         machine.see([name])
         if cluster not in (None, event.node.cluster) and machine.rates is not None:
@@ -77,7 +80,9 @@ def node_joined(machine: Machine, event: ev.NodeJoined) -> list[Instruction]:
 
 def node_drained(machine: Machine, event: ev.NodeDrained) -> list[Instruction]:
     """Nothing more is started there."""
-    if machine.named(event).drain(event.name, event.reason):
+    capacity = machine.named(event)
+    if capacity.drain(event.name, event.reason):
+        capacity[event.name].since_us = machine.now_us
         machine.disturbed(Why.CAPACITY_CHANGED, event)
         return holdings.put_back(machine, event)
     return []
@@ -85,7 +90,9 @@ def node_drained(machine: Machine, event: ev.NodeDrained) -> list[Instruction]:
 
 def node_resumed(machine: Machine, event: ev.NodeResumed) -> list[Instruction]:
     """It may be used again."""
-    if machine.named(event).resume(event.name):
+    capacity = machine.named(event)
+    if capacity.resume(event.name):
+        capacity[event.name].since_us = machine.now_us
         machine.disturbed(Why.CAPACITY_CHANGED, event)
     return []
 
@@ -95,6 +102,8 @@ def node_lost(machine: Machine, event: ev.NodeLost | ev.NodeCutOff) -> list[Inst
     capacity = machine.named(event)
     if not capacity.lose(event.name):
         return []
+    if not capacity[event.name].drained:
+        capacity[event.name].since_us = machine.now_us
     if machine.turns is not None:
         machine.turns.clock(event.name, keeps_time=False)
     machine.disturbed(Why.CAPACITY_CHANGED, event)

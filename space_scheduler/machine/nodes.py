@@ -18,7 +18,10 @@ class UnknownNode(KeyError):
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """A node as it stands: what it has, what jobs hold of it, and which jobs (tasks by job's number)."""
+    """A node as it stands: what it has, what jobs hold of it, and which jobs (tasks by job's number).
+
+    ``since_us``: since when it is in service, drained or lost (core time); None: not known, from an earlier journal.
+    """
 
     node: Node
     lost: bool
@@ -30,6 +33,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     most_procs: int  # what may be used: more than the node has while jobs hold what it had before it shrank
     most_memory_bytes: int
     owner: Owner | None = None
+    since_us: int | None = None
 
     @property
     def in_service(self) -> bool:
@@ -62,6 +66,7 @@ class Member:
         "places",
         "reason",
         "residents",
+        "since_us",
         "used_memory_bytes",
         "used_procs",
     )
@@ -74,12 +79,14 @@ class Member:
         drained: bool = False,
         reason: str = "",
         owner: Owner | None = None,
+        since_us: int | None = None,
     ) -> None:
         self.resize(node, places)
         self.lost = lost
         self.drained = drained
         self.reason = reason
         self.owner = owner
+        self.since_us = since_us
         self.used_procs = 0
         self.used_memory_bytes = 0
         self.residents: dict[int, Resident] = {}  # by job
@@ -143,6 +150,7 @@ class Member:
             max(node.procs - node.held_procs, self.before[0]),
             max(self.memory_bytes, self.before[1]),
             self.owner,
+            self.since_us,
         )
 
 

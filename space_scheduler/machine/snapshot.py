@@ -65,6 +65,7 @@ class SavedNode(msgspec.Struct, frozen=True, omit_defaults=True):
     drained: bool = False
     reason: str = ""
     owner: Owner | None = None
+    since_us: int | None = None
 
 
 class SavedChanges(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -152,7 +153,7 @@ def decode(saved: SavedState, machine: Machine) -> None:
     else:
         nodes = machine.name_nodes()
         for each in saved.nodes:
-            nodes.add(each.node, each.lost, each.drained, each.reason, each.owner)
+            nodes.add(each.node, each.lost, each.drained, each.reason, each.owner, each.since_us)
         machine.jobs.queue.tell_apart(nodes.bans)
         machine.see(nodes.members)  # what a job goes at depends on the clusters of its nodes
     machine.jobs.ranks = saved.ranks
@@ -225,4 +226,6 @@ def _record(saved: SavedJob) -> Record:
 
 
 def _saved_nodes(capacity: NamedCapacity) -> tuple[SavedNode, ...]:
-    return tuple(SavedNode(each.node, each.lost, each.drained, each.reason, each.owner) for each in capacity)
+    return tuple(
+        SavedNode(each.node, each.lost, each.drained, each.reason, each.owner, each.since_us) for each in capacity
+    )

@@ -305,6 +305,11 @@ class SchedulerState:
         """Processors that nobody holds; negative while drained ones that are counted are still held."""
         return self.machine.capacity.free_procs
 
+    def out_since_us(self) -> dict[str, int | None]:
+        """Since when each named node is drained or lost that is, by name; None: not known."""
+        nodes = self.machine.nodes
+        return {} if nodes is None else {each.node.name: each.since_us for each in nodes if not each.in_service}
+
     def nodes(self) -> list[NodeStatus]:
         """The named nodes in their order, with what is used of them and by whom."""
         return [] if self.machine.nodes is None else self.machine.nodes.status()

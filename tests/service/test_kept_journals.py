@@ -13,6 +13,7 @@ from kit.journals import SCRIPT
 from cosched.model.job import Job, JobState
 from cosched.model.node import Node
 from space_scheduler.machine import events as ev
+from space_scheduler.machine.snapshot import SavedState
 from space_scheduler.plugins import resolve
 from space_scheduler.replay import replay
 from space_scheduler.service.core.journalled import JournalledCore
@@ -119,9 +120,15 @@ def test_all_ways_to_recover_lead_to_one_state(tmp_path: Path, name: str) -> Non
             recorded = Recorded(path, saved, runs)
             for entry in read_entries(db, path, saved):
                 recorded.apply(entry)
-            found.append(msgspec.json.encode(recorded.snapshot(runs[-1].rules)))
+            found.append(msgspec.json.encode(without_moments_of_nodes(recorded.snapshot(runs[-1].rules))))
     assert len(found) == 1 + JOURNALS[name].snapshots
     assert len(set(found)) == 1
+
+
+def without_moments_of_nodes(saved: SavedState) -> SavedState:
+    """Snapshots of these journals do not say since when a node is in service, drained or lost; their events do."""
+    nodes = None if saved.nodes is None else tuple(msgspec.structs.replace(each, since_us=None) for each in saved.nodes)
+    return msgspec.structs.replace(saved, nodes=nodes)
 
 
 def snapshot_at(path: Path, seq: int) -> Saved | None:

@@ -167,6 +167,9 @@ async def test_a_story_is_the_apis(service: Running) -> None:
     assert [step["state"] for step in story["history"]] == ["queued", "held"]
     async with service.http.get(f"{visit.path}jobs/999", headers=visit.headers) as answer:
         assert answer.status == 404
+    async with service.http.get(f"{visit.path}set-aside", headers=visit.headers) as answer:
+        assert answer.headers["Content-Security-Policy"]
+        assert await answer.json() == await service.get("/v1/set-aside")
 
 
 async def test_own_jobs_are_sent_wherever_they_stand(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,6 +124,7 @@ async def test_it_shows_what_there_is_live_and_asks_nobody_else(browser: Chromiu
         assert "50 % of CPU" in nodes["n1"]
         assert "needs 10 CPUs" in (await tab.js(rows("queue")))[0]
         assert [text for text in await tab.js(rows("running")) if "theirs" in text and "ada" in text]
+        await tab.until(f"({rows('aside')}).some((text) => text.startsWith('node n5') && text.includes('resume n5'))")
         job_id = await page.service.submit(hold=True, name="later")
         await tab.until(f"({rows('mine')}).some((text) => text.startsWith('{job_id} '))")
         await page.service.post(f"/v1/jobs/{job_id}/cancel")

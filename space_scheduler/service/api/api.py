@@ -32,6 +32,7 @@ from space_scheduler.service.api.desks import paused_on
 from space_scheduler.service.api.output import STREAMS, Spool
 from space_scheduler.service.api.privacy import cause_for, nodes_for, paused_for, story_for
 from space_scheduler.service.api.rates import Rates
+from space_scheduler.service.api.set_aside import Known, for_caller, set_aside
 from space_scheduler.service.api.stalled import stalled_on
 from space_scheduler.service.api.waiting import Jobs
 from space_scheduler.service.core.host import CoreHost
@@ -324,6 +325,12 @@ class Api:
                 restart=self.comparison.document(),
             )
         )
+
+    async def set_aside(self, request: web.Request) -> web.Response:
+        """All that takes part in nothing now."""
+        caller = self._caller(request)
+        known = Known(self.host.view(), self.book, self.config, self.host.policy_name, self.host.clock.when)
+        return answer(docs.SetAsideList(for_caller(caller, set_aside(known))))
 
     async def openapi(self, _request: web.Request) -> web.Response:
         """The document of all this."""

@@ -189,6 +189,14 @@ ROUTES: Final = (
     ),
     Route(
         method="GET",
+        path="/v1/set-aside",
+        name="set_aside",
+        heavy="list",
+        summary="All that takes part in nothing now, and what brings it back; of jobs one's own (operators: all)",
+        answers=api.SetAsideList,
+    ),
+    Route(
+        method="GET",
         path="/v1/survey",
         name="survey",
         heavy="list",

@@ -443,6 +443,7 @@ class JournalledCore:
             ended=self.ended.copy(),
             accepting=accepting,
             problem=problem,
+            out_since_us=state.out_since_us(),
         )
 
 

@@ -137,7 +137,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     ``waiting`` how many wait or are held, by user; ``alive`` how many there are, by state; ``ended`` counts all ends,
     by state.
     ``accepting`` is False while the journal cannot be written; ``problem`` then says why, and also when a policy's pass
-    has failed (jobs go on running either way). ``decided_us``: the last pass.
+    has failed (jobs go on running either way). ``decided_us``: the last pass. ``out_since_us``: since when each node is
+    drained or lost that is; None: not known.
     """
 
     seq: int = 0
@@ -153,6 +154,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     ended: dict[JobState, int] = {}
     accepting: bool = True
     problem: str = ""
+    out_since_us: dict[str, int | None] = {}
 
     @property
     def queue(self) -> tuple[int, ...]:

@@ -18,6 +18,16 @@ from space_scheduler.service.launch.nodes import NodeBook
 NODES_OWN: Final = frozenset({"failed", "silent"})
 
 
+_FAILED: Final = " launches in a row have failed there, the last: "
+_WAS_LOST: Final = "it was lost "
+
+
+def by_scheduler(reason: str) -> bool:
+    """Whether a node that is drained for this reason was set aside here, and not by an operator."""
+    count, failed, _ = reason.partition(_FAILED)
+    return (bool(failed) and count.isdecimal()) or reason.startswith(_WAS_LOST)
+
+
 class Suspects:
     """Counts. What each method gives are the nodes to be set aside now, with the reason for people."""
 
@@ -46,7 +56,7 @@ class Suspects:
             self._failures[name] += 1
             count = self._failures[name]
             if 0 < self._after.failed_launches <= count and self._may_go(name, len(found)):
-                found[name] = f"{count} launches in a row have failed there, the last: {message}"
+                found[name] = f"{count}{_FAILED}{message}"
                 self.counted["launches"] += 1
         return found
 
@@ -60,7 +70,7 @@ class Suspects:
         if not 0 < self._after.losses <= len(times) or not self._may_go(name, 0):
             return {}
         self.counted["losses"] += 1
-        return {name: f"it was lost {len(times)} times within {humanised(self._within_us)}"}
+        return {name: f"{_WAS_LOST}{len(times)} times within {humanised(self._within_us)}"}
 
     def _may_go(self, name: str, going: int) -> bool:
         """Whether it is there to be set aside, and at least half of the nodes that were ever here stay."""

@@ -72,6 +72,7 @@ class Page:
             web.get("/page/s/{visit}/", self.index),
             web.get("/page/s/{visit}/events", self.events, allow_head=False),
             web.get("/page/s/{visit}/jobs/{id}", self.story),
+            web.get("/page/s/{visit}/set-aside", self.aside),
         ]
 
     async def page_link(self, request: web.Request) -> web.Response:
@@ -114,6 +115,13 @@ class Page:
         """A job, as the API tells it."""
         self._asked_by_page(request)
         found = await self._api.job(request)
+        found.headers.update(HEADERS)
+        return found
+
+    async def aside(self, request: web.Request) -> web.Response:
+        """What takes part in nothing now, as the API tells it."""
+        self._asked_by_page(request)
+        found = await self._api.set_aside(request)
         found.headers.update(HEADERS)
         return found
 

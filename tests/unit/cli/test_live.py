@@ -382,7 +382,13 @@ def test_nodes_and_drain_and_resume(call: Call, submit: Submit) -> None:
     assert "desk1 is draining: new disk" in call("nodes").err
     nodes = {node["name"]: node for node in json.loads(call("nodes", "--json").out)["nodes"]}
     assert (nodes["desk1"]["state"], nodes["desk1"]["jobs"]) == ("draining", [job_id])
+    aside = call("set-aside").out.splitlines()
+    assert aside[0].split("\t") == ["kind", "name", "user", "what", "by", "since", "comes back"]
+    assert aside[1].startswith("node\tdesk1\t\tnew disk\toperator\t")
+    assert aside[1].endswith("'cosched node resume desk1'")
     assert call("node", "resume", "desk1").out == "desk1 up\n"
+    assert call("set-aside").out == "nothing is set aside\n"
+    assert json.loads(call("set-aside", "--json").out) == {"set_aside": []}
     ended = call("node", "drain", "desk2")
     assert (ended.status, "has not joined yet" in ended.err) == (1, True)
 

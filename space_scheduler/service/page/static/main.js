@@ -10,6 +10,8 @@ import { themes } from "./theme.js";
 /** Without a word for so long, what is shown is not live any more. */
 const SILENT_MS = 12e3;
 const AGAIN_MS = 5e3;
+/** How often it is asked what is set aside, which no frame brings. */
+const ASIDE_MS = 10e3;
 
 const data = new Data();
 const story = new Story(data);
@@ -121,6 +123,18 @@ function connect() {
   });
 }
 
+async function askAside() {
+  if (document.hidden) return;
+  try {
+    const answer = await fetch("set-aside");
+    if (!answer.ok) return;
+    data.aside = (await answer.json()).set_aside;
+    soon();
+  } catch {
+    // the stream tells that nothing answers
+  }
+}
+
 /** The stream was refused: the visit is over, or it is to be tried later. */
 async function refused() {
   let ended = false;
@@ -142,4 +156,6 @@ setInterval(() => {
   soon(); // the line of now goes on
 }, 1000);
 
+setInterval(askAside, ASIDE_MS);
 connect();
+askAside();

@@ -150,6 +150,13 @@ export class Tables {
       { head: "Ends by", kind: "short", of: (each) => (each.startMs === null ? "" : when(each.startMs + each.limitMs)) },
       { head: "Why it was started", kind: "wide", of: (each) => each.why },
     ], "No job runs.", redraw);
+    this.aside = new Table(section("aside"), [
+      { head: "What", kind: "name", of: (each) => `${each.kind} ${each.name}` },
+      { head: "Why", kind: "", of: (each) => each.what },
+      { head: "By", kind: "short", of: (each) => each.by },
+      { head: "Since", kind: "short", of: (each) => (each.since ? when(Date.parse(each.since)) : "not known") },
+      { head: "Comes back when", kind: "", of: (each) => each.back },
+    ], "Nothing is set aside that you may see.", redraw);
     this.nodes = new Table(section("nodes"), [
       { head: "Node", kind: "name", of: (each) => each.name },
       { head: "Availability", kind: "short", of: (each) => each.availability },
@@ -186,6 +193,7 @@ export class Tables {
     this.mine.draw(data.mine(), byId, () => "mine");
     this.queue.draw(queue, byId, classOf, data.cluster ? data.cluster.more_jobs : 0);
     this.running.draw(holding, byId, classOf);
+    this.aside.draw(data.aside, (each) => `${each.kind} ${each.name} ${each.what}`, () => "");
     this.nodes.draw(data.nodes, (node) => node.name, () => "", data.cluster ? data.cluster.more_nodes : 0);
     this.ended.draw(data.ended(), byId, classOf);
   }

@@ -1,0 +1,188 @@
+"""All that takes part in nothing now, as one list: what, by whom or what, since when, and what brings it back.
+
+The list is a value made from what the service publishes (its view) and from what nodes said last. Each source of it is
+a function in :data:`_SOURCES`. Operators are told all; a user, what the API tells everybody of service and nodes, and
+jobs of the user's own (:func:`for_caller`).
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from cosched.config.cluster import ClusterConfig
+from cosched.model.job import JobState
+from cosched.wire.api import SetAsideDoc
+from cosched.wire.messages import EXPIRED, NO_GUARD
+from space_scheduler.reasons import Why
+from space_scheduler.service.access.callers import Caller
+from space_scheduler.service.api.documents import When, iso
+from space_scheduler.service.api.stalled import stalled_on
+from space_scheduler.service.journal.records import View
+from space_scheduler.service.launch.nodes import ASLEEP, NodeBook, NodeEntry
+from space_scheduler.service.launch.owners import PAUSED, public_reason
+from space_scheduler.service.launch.stalls import STALLED
+from space_scheduler.service.launch.suspects import by_scheduler
+
+#: Kinds whose rows everybody may have, as of ``/v1/cluster`` and ``/v1/nodes``; others are for operators and the user.
+_PUBLIC: Final = frozenset({"service", "policy", "node"})
+_BY: Final = "by "
+
+
+class Known(NamedTuple):
+    """What the list is made from. ``policy``: the name of the one in force; ``when``: a core time by the wall clock."""
+
+    view: View
+    book: NodeBook
+    config: ClusterConfig
+    policy: str
+    when: When
+
+
+def set_aside(known: Known) -> list[SetAsideDoc]:
+    """The whole list, by kind, the jobs in the order of their numbers."""
+    return [row for source in _SOURCES for row in source(known)]
+
+
+def for_caller(caller: Caller, rows: list[SetAsideDoc]) -> list[SetAsideDoc]:
+    """What that caller may have of the list."""
+    if caller.operator:
+        return rows
+    return [_public(each) for each in rows if each.kind in _PUBLIC or caller.may_change(each.user)]
+
+
+def _public(row: SetAsideDoc) -> SetAsideDoc:
+    return msgspec.structs.replace(row, what=public_reason(row.what)) if row.kind == "node" else row
+
+
+def _service(known: Known) -> Iterator[SetAsideDoc]:
+    """The whole service, while its journal cannot be written: since the last event that is in it."""
+    view = known.view
+    if not view.accepting:
+        back = f"the journal can be written ({known.config.state}): it is tried again by itself"
+        since = iso(known.when, view.now_us)
+        yield SetAsideDoc(
+            kind="service", name=known.config.name, what=view.problem, by="journal", since=since, back=back
+        )
+
+
+def _policy(known: Known) -> Iterator[SetAsideDoc]:
+    """A policy that fails as a whole: since the last pass that did not."""
+    view = known.view
+    if view.accepting and view.problem:
+        back = "it is tried again by itself; 'cosched policy NAME' chooses another"
+        since = iso(known.when, view.decided_us)
+        yield SetAsideDoc(kind="policy", name=known.policy, what=view.problem, by="policy", since=since, back=back)
+
+
+class _Out(NamedTuple):
+    """Who or what keeps a node out of service, and what brings it back (``{name}``: the node's)."""
+
+    by: str
+    back: str
+
+
+#: By what the reason of a drained node begins with.
+_OUT: Final = {
+    PAUSED: _Out("owner", "its owner lets parallel work go on there ('cosched desk resume')"),
+    ASLEEP: _Out("machine", "the machine is awake"),
+    NO_GUARD: _Out("guard", "its guard answers"),
+    STALLED: _Out("file system", "the file system answers"),
+    EXPIRED: _Out("certificate", "'cosched node renew {name}'"),
+}
+_BY_SCHEDULER: Final = _Out("scheduler", "'cosched node resume {name}', when its fault is mended")
+_BY_OPERATOR: Final = _Out("operator", "'cosched node resume {name}'")
+_LOST: Final = _Out("scheduler", "its agent is heard again")
+_REFUSED: Final = _Out("scheduler", "its agent calls as one that may join: 'cosched doctor' on the node")
+
+
+def _nodes(known: Known) -> Iterator[SetAsideDoc]:
+    """Nodes on which nothing starts: drained, lost, or refused."""
+    holding = {share.node for each in known.view.jobs.values() if each.allocation for share in each.allocation.nodes}
+    for entry in known.book.members(holding):
+        if (found := _out(entry)) is not None:
+            what, (by, back) = found
+            since_us = known.view.out_since_us.get(entry.name)
+            since = None if since_us is None else iso(known.when, since_us)
+            yield SetAsideDoc(
+                kind="node", name=entry.name, what=what, by=by, since=since, back=back.format(name=entry.name)
+            )
+
+
+def _out(entry: NodeEntry) -> tuple[str, _Out] | None:
+    """Why nothing starts on a node, and who or what keeps it out; None where jobs may start, or it never was here."""
+    if entry.drained:
+        known = next((out for prefix, out in _OUT.items() if entry.reason.startswith(prefix)), None)
+        if known is None:
+            known = _BY_SCHEDULER if by_scheduler(entry.reason) else _BY_OPERATOR
+        return entry.reason or "drained", known
+    if entry.refused:
+        return f"refused: {entry.refused}", _REFUSED
+    return ("lost", _LOST) if entry.known and entry.size is None else None
+
+
+def _banned(known: Known) -> Iterator[SetAsideDoc]:
+    """Users whose jobs an owner does not take (``explain`` names the desks to them, too)."""
+    for entry in known.book:
+        for user in entry.word.bans:
+            back = f"its owner takes them again ('cosched desk allow {user}' there)"
+            what = f"jobs of {user} are not taken on {entry.name}"
+            yield SetAsideDoc(kind="user", name=user, user=user, what=what, by="owner", back=back)
+
+
+def _launches(known: Known) -> Iterator[SetAsideDoc]:
+    """Jobs whose launch has failed, and which wait to be tried elsewhere."""
+    for record in known.view.jobs.values():
+        step = record.history[-1] if record.history else None
+        if step is None or step.state is not JobState.QUEUED or step.reason is None:
+            continue
+        if step.reason.why is Why.LAUNCH_RETRIED:
+            numbers = step.reason.numbers
+            what = f"launch {numbers['failed_launches']} of {numbers['launch_retries'] + 1} failed"
+            yield SetAsideDoc(
+                kind="launch",
+                name=str(record.id),
+                user=record.user,
+                what=f"{what}: {step.note}" if step.note else what,
+                by=step.reason.node or "",
+                since=iso(known.when, step.now_us),
+                back="it is tried on other nodes when it can start there: 'cosched explain' says when",
+            )
+
+
+def _stalled(known: Known) -> Iterator[SetAsideDoc]:
+    """What is left of jobs on nodes and cannot be ended."""
+    for each in stalled_on(known.book, own=lambda user: True):
+        first = each.processes[0].text if each.processes else "its processes hear no signal"
+        yield SetAsideDoc(
+            kind="job",
+            name=str(each.job_id),
+            user=each.user,
+            what=f"cannot be ended on {each.node}: {first}",
+            by=each.node,
+            since=each.since,
+            back=f"it ends when {each.ends_when}",
+        )
+
+
+def _held(known: Known) -> Iterator[SetAsideDoc]:
+    """Jobs that are held by their user or an operator."""
+    for record in known.view.jobs.values():
+        if record.state is JobState.HELD:
+            step = next((each for each in reversed(record.history) if each.state is JobState.HELD), None)
+            by = step.note.removeprefix(_BY) if step is not None and step.note.startswith(_BY) else record.user
+            yield SetAsideDoc(
+                kind="job",
+                name=str(record.id),
+                user=record.user,
+                what="held",
+                by=by,
+                since=iso(known.when, record.submit_us if step is None else step.now_us),
+                back=f"'cosched release {record.id}'",
+            )
+
+
+#: Each gives the rows of one kind of thing that is set aside.
+_SOURCES: Final[tuple[Callable[[Known], Iterator[SetAsideDoc]], ...]] = (
+    _service, _policy, _nodes, _banned, _launches, _stalled, _held,
+)  # fmt: skip

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.desk_socket import asked_at_desk, desk
+from kit.desk_socket import ask_as, asked_at_desk, desk
 from kit.guards import MIB, US_PER_S, RealGuard, alive, places
 from kit.waiting import BOUND_S, wait_for
 
@@ -254,6 +254,19 @@ def test_who_has_the_screen_decides_until_he_leaves_it(make_guard: Any) -> None:
         session.write_text(f"UID=65534\n{elsewhere}\nCLASS=user\nTYPE=wayland\n")
         assert as_nobody(guard, do="pause")["error"] == "user"
     assert guard.status()["paused"] == ""
+
+
+def test_user_with_uid_above_2_31_at_the_screen_decides_at_a_socket_of_its_own(make_guard: Any) -> None:
+    guard = make_guard(start=False)
+    machine = guard.directory / "run-of-machine"
+    session = machine / "systemd/sessions/2"
+    session.parent.mkdir(parents=True)
+    guard.within = ["unshare", "--mount", "sh", "-c", f'mount -n --bind {machine} /run && exec "$@"', "sh"]
+    session.write_text("UID=3000000000\nACTIVE=1\nREMOTE=0\nCLASS=user\nTYPE=wayland\n")
+    guard.start()
+    own = guard.directory / "run/desk/3000000000.sock"
+    wait_for(lambda: own.exists() and own.stat().st_uid == 3_000_000_000, "a socket of its own")
+    assert ask_as(3_000_000_000, guard, do="pause")["paused"] == "3000000000 has paused parallel work at this desk"
 
 
 def test_an_owner_who_takes_part_in_nothing_is_asked_nothing(make_guard: Any) -> None:

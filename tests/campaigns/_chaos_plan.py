@@ -15,7 +15,7 @@ OTHERS = (
 #: Every kind of fault; a campaign in which one of them never occurred has failed.
 KINDS = (*(f"kill {site}" for site in KILLED), *(f"stop {site}" for site in STOPPED), *OTHERS)
 #: How long those last that last, in seconds: beyond a lease (10 s) and a guard's watchdog (10 s) now and then.
-LASTS_S = {"frozen state": (0.5, 6.0), "frozen home": (1.0, 20.0), "owner comes": (4.0, 15.0)}
+LASTS_S = {"frozen home": (1.0, 30.0), "owner comes": (4.0, 15.0)}
 _LASTS_S = (0.5, 14.0)
 #: Seconds between two faults of a round, on average: a crowd, or one by one.
 _GAPS_S = (1.5, 3.0, 6.0)

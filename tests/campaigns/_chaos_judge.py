@@ -13,7 +13,7 @@ PROMISE_S = 2.0
 #: Once faults are healed, a job may be ``starting`` or ``ending`` for so long: a launch, its time-out, another launch.
 PASSING_S = 90.0
 #: What guards have on record and what the scheduler has may differ for so long while no fault lasts: some heartbeats.
-DIFFERENT_S = 20.0
+DIFFERENT_S = 12.0
 #: Nodes' shares of a job: name to processors.
 Shares = Mapping[str, int]
 

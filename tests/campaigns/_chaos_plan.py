@@ -15,7 +15,7 @@ OTHERS = (
 #: Every kind of fault; a campaign in which one of them never occurred has failed.
 KINDS = (*(f"kill {site}" for site in KILLED), *(f"stop {site}" for site in STOPPED), *OTHERS)
 #: How long those last that last, in seconds: beyond a lease (10 s) and a guard's watchdog (10 s) now and then.
-LASTS_S = {"frozen home": (1.0, 30.0), "owner comes": (4.0, 15.0)}
+LASTS_S = {"frozen home": (1.0, 40.0), "owner comes": (4.0, 15.0)}
 _LASTS_S = (0.5, 14.0)
 #: Seconds between two faults of a round, on average: a crowd, or one by one.
 _GAPS_S = (1.5, 3.0, 6.0)
@@ -141,9 +141,7 @@ def _kinds(random: Random, lab: LabPlan) -> list[tuple[dict[str, object], str]]:
         ({"tasks": min(2, lab.widest)}, "mpirun --oversubscribe {python} -m cosched.programs cg --seconds 1 --json"),
     ]
     if lab.policy.startswith("equipartition"):
-        steps = random.choice((1500, 4000))
-        heat = f"mpirun --oversubscribe {{python}} -m cosched.programs.malleable heat --size 64 --steps {steps} --json"
-        kinds += [({"min_tasks": 1, "max_tasks": random.randint(2, 4)}, heat)] * 2
+        kinds += [_malleable(random.randint(2, 4), random.choice((1500, 4000, 12_000)))] * 2
     if lab.policy.startswith("fjt"):
         spin = f"mpirun --oversubscribe -n $COSCHED_TASKS {{python}} {{spin}} {random.uniform(0.3, 1.5):.1f}"
         kinds += [({"sizes": str(tasks)}, spin), ({"sizes": f"1-{lab.widest}"}, spin)]
@@ -153,10 +151,20 @@ def _kinds(random: Random, lab: LabPlan) -> list[tuple[dict[str, object], str]]:
     return kinds
 
 
+def _malleable(most: int, steps: int) -> tuple[dict[str, object], str]:
+    """A malleable job; 20 000 steps take 20 s on two processors."""
+    heat = f"{{python}} -m cosched.programs.malleable heat --size 64 --steps {steps} --json"
+    return {"min_tasks": 1, "max_tasks": most}, f"mpirun --oversubscribe {heat}"
+
+
 def probes(lab: LabPlan, index: int) -> list[JobPlan]:
-    """Jobs that must complete when all is healed: one of each kind that the lab takes, the widest among them."""
+    """Jobs that must complete when all is healed: one of each kind that the lab takes, the widest among them.
+
+    A malleable one comes first, and is resized while it starts.
+    """
     random = Random(f"probes {lab.policy}")
-    kinds = [*_kinds(random, lab), ({"tasks": lab.widest}, "mpirun --oversubscribe -n $COSCHED_TASKS sleep 1")]
+    first = [_malleable(lab.nodes * lab.cpus, 20_000)] if lab.policy.startswith("equipartition") else []
+    kinds = [*first, *_kinds(random, lab), ({"tasks": lab.widest}, "mpirun --oversubscribe -n $COSCHED_TASKS sleep 1")]
     return [JobPlan(index, 0.0, f"{lab.name}-probe{n}", shape, does) for n, (shape, does) in enumerate(kinds)]
 
 

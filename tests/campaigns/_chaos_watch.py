@@ -18,7 +18,7 @@ from cosched.wire.api import JobDoc
 
 _LOOK_S = 0.5
 #: Without a fault for so long, what was disturbed has been put right but for what takes its heartbeats.
-_CALM_S = 10.0
+_CALM_S = 5.0
 
 
 class Calm:

@@ -51,6 +51,8 @@ SIDES: Final = ("parallel", "local", "system")
 #: What these use tells of who is at a desk: it is for operators (docs/guide/privacy.md).
 PRIVATE_SIDES: Final = ("local", "system")
 SET_ASIDE_CAUSES: Final = ("launches", "losses")
+#: What a node says otherwise: a job's map, its places or CPUs, that nothing of it is there, that it is there.
+DIFFERENCE_KINDS: Final = ("map", "share", "missing", "stray")
 #: Why what an agent sent was refused.
 REFUSED_KINDS: Final = (
     *("undecodable", "foreign", "replayed", "out of order", "oversized", "fenced", "second hello"),
@@ -188,6 +190,11 @@ NODE_WAKE_CALLS: Final = _counter(
 )
 NODES_SET_ASIDE: Final = _counter(
     "cosched_nodes_set_aside_total", "Nodes that the scheduler drained.", Label("cause", SET_ASIDE_CAUSES)
+)
+NODE_DIFFERENCES: Final = _counter(
+    "cosched_node_differences_total",
+    "Jobs of which a node's heartbeat says something else than the scheduler's book; each is repaired.",
+    Label("kind", DIFFERENCE_KINDS),
 )
 
 # what agents say of the contract with their heartbeats, where they know it

@@ -28,9 +28,9 @@ A job that runs may change its shape: :class:`Resize` to each node that it keeps
 answered. A node that leaves and joins again is made ready anew.
 
 Version 1 knew no :class:`Resize`, and refused a second :class:`Prepare`; version 2 knew no :class:`DeskReported`;
-version 3 knew no uids of submitters. Each side says with its first message which version it speaks; what is spoken is
-the lower one (:func:`spoken`), and nodes whose agents speak an older one are served all that it had. An agent whose
-hello is refused because of its version says the next one in the version before.
+version 3 knew no uids of submitters, and no :class:`JobsHeld`. Each side says with its first message which version it
+speaks; what is spoken is the lower one (:func:`spoken`), and nodes whose agents speak an older one are served all that
+it had. An agent whose hello is refused because of its version says the next one in the version before.
 """
 
 from typing import Annotated, Final, TypeVar
@@ -54,6 +54,8 @@ RIGID_VERSION: Final = 1
 REPORTING_VERSION: Final = 3
 #: From this one on, orders and surveys say the uids that users have on the scheduler's host.
 UID_VERSION: Final = 4
+#: From this one on, nodes say what they were told of jobs.
+HOLDING_VERSION: Final = 4
 #: What a refusal begins with that is because of the version of a hello; version 1 began it so, too.
 WRONG_VERSION: Final = "hello: version"
 MAX_FRAME_BYTES: Final = 4 << 20
@@ -229,6 +231,30 @@ class DeskReported(Message, frozen=True):
     """Which contract is in force at the desk, and what its owner feels: before each heartbeat, from version 3 on."""
 
     report: DeskReport
+
+
+class JobHeld(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a node was told last of an attempt at a job that may run there.
+
+    ``order`` is the number of the last order that it has answered; ``tasks``, ``cpus``, ``asleep`` as in
+    :class:`Resize`, ``map`` as in :class:`Adapt`. ``tasks`` None: its agent has no record of what it was told.
+    """
+
+    job_id: q.JobId
+    attempt: q.AttemptNumber
+    order: q.OrderNumber
+    tasks: q.Tasks | None = None
+    cpus: q.WholeCpus | None = None
+    asleep: bool = False
+    map: JobMap | None = None
+
+
+class JobsHeld(Message, frozen=True):
+    """All attempts that may run on the node, those that are being ended left out: before each heartbeat, from version
+    4 on. The scheduler compares it with what its core holds, and repairs what differs.
+    """
+
+    jobs: tuple[JobHeld, ...] = ()
 
 
 class OwnersWord(Message, frozen=True, omit_defaults=True):
@@ -514,6 +540,7 @@ FromAgent = (
     Hello
     | Heartbeat
     | DeskReported
+    | JobsHeld
     | OwnersWord
     | Prepared
     | Started

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from cosched.model.coscheduling import Receives
-from cosched.wire.messages import Fence, GroupReport, JobSigns
+from cosched.wire.messages import Fence, GroupReport, JobsHeld, JobSigns
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.attempt import Attempt
@@ -79,6 +79,11 @@ class AgentCore:
             for each in signs
         ]
         return (*found, *(JobSigns(*key, Receives.UNKNOWN.value, 0, stall=stall) for key, stall in stalls.items()))
+
+    def held(self) -> JobsHeld:
+        """What a scheduler is told with each heartbeat: what this node was told of what may run here."""
+        open_here = (each for each in self._memory if each.asked_kill_us is None and not each.forgotten)
+        return JobsHeld(tuple(each.held() for each in open_here))
 
     # --- what happens -------------------------------------------------------------------------------------------------
 

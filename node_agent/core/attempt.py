@@ -9,6 +9,7 @@ from cosched.wire.messages import (
     Exit,
     GroupEnded,
     GroupReport,
+    JobHeld,
     JobMap,
     Offered,
     Prepare,
@@ -34,13 +35,13 @@ def key_name(job_id: int, attempt: int) -> str:
 class Attempt(msgspec.Struct, frozen=True):
     """One attempt. ``prepare`` is None for one that was never prepared here, or that only the guard knew of.
 
-    It is as the orders after it have made it: places, peers and grant are the latest. ``answers``: what was answered to
-    each order, by its number, of Resizes to the last alone, whose number is ``resize_order``; ``map``: the newest that
-    its ranks are told, ``adapted`` the number of the newest that they have adopted, ``claimed`` that of one
-    which they say they have adopted and which has not come here yet; ``asked_kill_us``: the grace of a Kill that was
-    obeyed; ``elsewhere``: where the user has the script's output, by stream, if not in the
-    spool; ``empty``: the guard's last word that nothing runs; ``ended``: the same after a Kill, so nothing will run
-    any more.
+    It is as the orders after it have made it: places, peers and grant are the latest, and so is ``asleep``.
+    ``answers``: what was answered to each order, by its number, of Resizes to the last alone, whose number is
+    ``resize_order``; ``map``: the newest that its ranks are told, ``adapted`` the number of the newest that they have
+    adopted, ``claimed`` that of one which they say they have adopted and which has not come here yet;
+    ``asked_kill_us``: the grace of a Kill that was obeyed; ``elsewhere``: where the user has the script's output, by
+    stream, if not in the spool; ``empty``: the guard's last word that nothing runs; ``ended``: the same after a Kill,
+    so nothing will run any more.
     """
 
     job_id: int
@@ -51,6 +52,7 @@ class Attempt(msgspec.Struct, frozen=True):
     last_order: int = 0
     answers: dict[int, Answer] = {}
     resize_order: int = 0
+    asleep: bool = False
     map: JobMap | None = None
     adapted: int = 0
     claimed: int = 0
@@ -89,6 +91,13 @@ class Attempt(msgspec.Struct, frozen=True):
         ready = "prepared" if self.prepare is not None else "found"
         state = "ended" if self.ended else "running" if self.ran else ready
         return GroupReport(self.job_id, self.attempt, state, self.last_order, self.exit, self.boot_id != boot_id)
+
+    def held(self) -> JobHeld:
+        """What a scheduler is told with each heartbeat."""
+        if (told := self.prepare) is None:
+            return JobHeld(self.job_id, self.attempt, self.last_order)
+        share = told.tasks, told.cpus, self.asleep
+        return JobHeld(self.job_id, self.attempt, self.last_order, *share, self.map)
 
     def events(self) -> list[Adapted | ProgramEnded | GroupEnded]:
         """What has happened and is not acknowledged (by Forget), or may have been told in vain."""

@@ -143,7 +143,7 @@ class OrderRules:
                 raise
         finally:
             memory.making_ready.discard(key)
-        made = memory.change(memory.get(key) or made, prepare=message, map=message.map)
+        made = memory.change(memory.get(key) or made, prepare=message, map=message.map, asleep=asleep)
         if message.map is not None:
             yield from shown(made, message.map)
         on = "" if message.cpus is None else f" on {message.cpus} CPUs"

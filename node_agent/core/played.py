@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 from cosched.wire.grant import Grant
-from cosched.wire.messages import Exit, Fence, FromAgent
+from cosched.wire.messages import Exit, Fence, FromAgent, JobsHeld
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.agent import AgentCore
@@ -63,6 +63,10 @@ class PlayedAgent:
     def hand_in(self, event: happened.Input) -> None:
         """Something has happened: all that follows is done before this returns, unless it is in hand already."""
         self._do(event)
+
+    def held(self) -> JobsHeld:
+        """What was told of the jobs here."""
+        return self.core.held()
 
     def end_script(self, key: Key, how: Exit) -> None:
         """A script ends, if it runs."""

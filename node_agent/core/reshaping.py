@@ -55,7 +55,7 @@ def reshaped(memory: Memory, message: Resize, attempt: Attempt | None) -> Steps[
     attempt, prepare = opened(memory.get(attempt.id))
     tasks, cpus_now, _ = share
     changed = msgspec.structs.replace(prepare, tasks=tasks, cpus=cpus_now, peers=message.peers, grant=message.grant)
-    memory.change(attempt, prepare=changed)
+    memory.change(attempt, prepare=changed, asleep=message.asleep)
     where = f"CPUs {', '.join(map(str, cpus))}" if cpus else "no CPU" if message.cpus == 0 else "all CPUs"
     memory.say("info", f"job {attempt.key}: {message.tasks} tasks on {where} here, of {_names(message)}")
     return Resized(message.order, cpus)

@@ -18,7 +18,7 @@ from cosched.config.node import NodeConfig
 from cosched.errors import BadInput
 from cosched.model.stall import Stall, StalledProcess
 from cosched.wire.grant import Verifier, verified
-from cosched.wire.messages import Exit, FromAgent, Heartbeat
+from cosched.wire.messages import Exit, FromAgent, Heartbeat, JobsHeld
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.agent import AgentCore
@@ -110,6 +110,10 @@ class Groups:
     def signed(self, beat: Heartbeat) -> Heartbeat:
         """A heartbeat with what cannot be ended here."""
         return replace(beat, jobs=self.core.signed(beat.jobs, now_us()))
+
+    def held(self) -> JobsHeld:
+        """What this node was told of the jobs that may run here."""
+        return self.core.held()
 
     def owner(self, key: Key) -> int | None:
         """Whose processes an attempt has that may go on here; None where there is none."""

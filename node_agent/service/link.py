@@ -17,6 +17,7 @@ from cosched.errors import BadInput
 from cosched.identity import tls
 from cosched.identity.names import SCHEDULER
 from cosched.wire.messages import (
+    HOLDING_VERSION,
     MAX_FRAME_BYTES,
     NO_WORD,
     REPORTING_VERSION,
@@ -28,6 +29,7 @@ from cosched.wire.messages import (
     FromAgent,
     Heartbeat,
     Hello,
+    JobsHeld,
     Order,
     OutputChunk,
     OwnersWord,
@@ -78,6 +80,9 @@ class Shell(Protocol):
 
     def signed(self, beat: Heartbeat) -> Heartbeat:
         """A heartbeat with what cannot be ended here."""
+
+    def held(self) -> JobsHeld:
+        """What this node was told of the jobs that may run here."""
 
 
 class Link:
@@ -268,9 +273,11 @@ class Link:
             self._hand_in(happened.LeaseLooked())
 
     def _tell_beat(self) -> None:
-        """A heartbeat, and before it what the desk reports, to a scheduler that knows what that is."""
+        """A heartbeat; before it the desk's report and the jobs here, to a scheduler that knows these messages."""
         if self._spoken >= REPORTING_VERSION:
             self.tell(DeskReported(self._desk.report()))
+        if self._spoken >= HOLDING_VERSION:
+            self.tell(self._shell.held())
         self.tell(self._shell.signed(self._coscheduler.signed(self._desk.heartbeat())))
 
     def _heard(self, pong: asyncio.Future[float]) -> None:

@@ -283,7 +283,7 @@ async def test_a_scheduler_of_the_version_before_is_spoken_to_in_its_own(cluster
         assert [hello.version for hello in scheduler.hellos] == [4, 3, 2, 1]
         assert [hello.cluster for hello in scheduler.hellos] == ["test", "test", "test", msgspec.UNSET]
         assert "hello: version: found 2; expected 1" in node.log.read_text()
-        assert scheduler.reports == {}, "version 1 refuses what it does not know"
+        assert (scheduler.reports, scheduler.held) == ({}, {}), "version 1 refuses what it does not know"
     async with cluster.scheduler(epoch=2) as scheduler:  # upgraded: the job goes on, and can change its shape now
         await until(lambda: "a" in scheduler.beats, "the agent to join")
         assert (scheduler.hellos[0].version, scheduler.hellos[0].groups[0].state) == (4, "running")
@@ -291,23 +291,26 @@ async def test_a_scheduler_of_the_version_before_is_spoken_to_in_its_own(cluster
         order, grant = wire.OrderId(5, 1, 2 << 20), cluster.grant(5, ("a",), epoch=2, serial=1)
         await scheduler.tell("a", wire.Resize(scheduler.fence, order, 1, 1, (node.peer(),), grant))
         assert len((await scheduler.next("a", wire.Resized)).cpus) == 1
+        told = wire.JobHeld(5, 1, order.n, 1, 1)
+        await until(lambda: scheduler.held["a"].jobs == (told,), "a heartbeat that says what the node was told")
         await scheduler.tell("a", wire.Kill(scheduler.fence, wire.OrderId(5, 1, (2 << 20) + 1), 0))
         await scheduler.next("a", wire.GroupEnded)
 
 
-async def test_a_scheduler_of_version_2_is_told_nothing_that_it_does_not_know(cluster: Cluster) -> None:
+@pytest.mark.parametrize("version", [2, 3])
+async def test_older_scheduler_is_sent_messages_of_its_version_alone(cluster: Cluster, version: int) -> None:
     """What its decoder knew is kept: anything else it refuses, and leaves who says too much of that."""
     cluster.node("a")
     async with cluster.scheduler() as scheduler:
-        make_older(scheduler, 2, "one from 1 to 2")
+        make_older(scheduler, version, f"one from 1 to {version}")
         await until(lambda: "a" in scheduler.beats, "the agent to join")
         await start(cluster, scheduler, b"exec sleep 600")
         said = len(scheduler.payloads)
         await until(lambda: len(scheduler.payloads) >= said + 20, "some more")
-        assert [hello.version for hello in scheduler.hellos] == [4, 3, 2]
+        assert [hello.version for hello in scheduler.hellos] == [*range(wire.VERSION, version - 1, -1)]
         for payload in scheduler.payloads:
             message = msgspec.msgpack.decode(payload)
-            assert set(message) <= known(2)[message["type"]]
+            assert set(message) <= known(version)[message["type"]]
         assert {msgspec.msgpack.decode(payload)["type"] for payload in scheduler.payloads} >= {"Heartbeat", "Started"}
 
 

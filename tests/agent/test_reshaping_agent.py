@@ -162,3 +162,42 @@ def test_an_agent_killed_after_the_guard_has_obeyed_has_it_done_again(world: Wor
     world.start()
     world.welcome(FENCE)
     assert ask(world, resize(3)) == wire.Resized(resize(3).order, (0,))
+
+
+def held(world: World) -> tuple[wire.JobHeld, ...]:
+    assert world.core is not None
+    return world.core.held().jobs
+
+
+def test_heartbeat_says_what_the_node_was_told_last(world: World) -> None:
+    started(world)
+    assert held(world) == (wire.JobHeld(*KEY, 2, 1),)
+    ask(world, resize(3))
+    newest = wire.JobMap(7, {NODE: 0, "b": 1})
+    ask(world, order(wire.Adapt, 4, map=newest))
+    told = wire.JobHeld(*KEY, 4, 2, 1, map=newest)
+    assert held(world) == (told,)
+    asleep = msgspec.structs.replace(resize(5), asleep=True)
+    ask(world, asleep)
+    ask(world, resize(6, serial=0))  # refused
+    told = msgspec.structs.replace(told, order=6, asleep=True)
+    assert held(world) == (told,)
+    world.die()
+    world.start()
+    world.connect()
+    assert held(world) == (told,), "of an agent that is started anew too"
+
+
+def test_heartbeat_leaves_out_what_is_being_ended(world: World) -> None:
+    started(world)
+    world.order(kill())
+    assert held(world) == ()
+
+
+def test_heartbeat_says_that_a_record_was_lost(world: World) -> None:
+    started(world)
+    world.die()
+    world.records.clear()
+    world.start()
+    world.connect()
+    assert held(world) == (wire.JobHeld(*KEY, 0),)

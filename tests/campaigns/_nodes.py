@@ -12,8 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from campaigns.faults import Broken
 from cosched.apps.lab.lab import Lab
+from node_agent.core.attempt import Attempt
 
 _LOOK_S = 0.1
 #: Threads of a job may be elsewhere for so long, in which the guard changes its set, or looks for strays.
@@ -40,6 +43,31 @@ def processes(lab: Lab, node: str) -> Iterator[int]:
             inner = next(line for line in (folder / "status").read_text().splitlines() if line.startswith("NSpid:"))
             if _is_on(lab, node, folder) and inner.split()[-1] != "1":
                 yield int(folder.name)
+
+
+def _record_path(lab: Lab, node: str, job_id: int) -> Path:
+    directory = next(each["directory"] for each in lab.state["nodes"] if each["name"] == node)
+    return Path(directory, "state/attempts", f"{job_id}.1")
+
+
+def record(lab: Lab, node: str, job_id: int) -> bytes:
+    """What a node's agent has on disk of the first attempt at a job; nothing where it has nothing."""
+    with contextlib.suppress(OSError):
+        return _record_path(lab, node, job_id).read_bytes()
+    return b""
+
+
+def put_record(lab: Lab, node: str, job_id: int, data: bytes) -> None:
+    """Replace it."""
+    _record_path(lab, node, job_id).write_bytes(data)
+
+
+def told(lab: Lab, node: str, job_id: int) -> dict[str, int] | None:
+    """The shares of the map that a node's agent has on disk for a job: how many ranks are enabled on which node."""
+    with contextlib.suppress(msgspec.DecodeError):
+        attempt = msgspec.msgpack.decode(record(lab, node, job_id), type=Attempt)
+        return None if attempt.map is None else dict(attempt.map.enabled)
+    return None
 
 
 def kill_all(lab: Lab, node: str) -> int:

@@ -10,15 +10,17 @@ of A's ranks stand still for longer than a resize may take, and go on. With ``no
 the orders and their answers: all of its processes are killed at once, or it is cut off from the others until the
 scheduler takes it for lost; either while A's ranks have not adapted (they stand still), or while the node's guard has
 not taken back what A gives up (it stands still). With ``liar`` A says that it has adapted, goes on computing on all of
-its ranks, and tries to run everywhere; B gets half of the processors, or one. Then, but for ``node``, one job of one
-task lasts, and others follow one another on the processors that it leaves, each begun in the moment the one before
-ends; the site's processes are killed in one of these moments, too.
+its ranks, and tries to run everywhere; B gets half of the processors, or one. With ``early`` B follows A at once,
+before A has a rank; in three rounds of four a process of scheduler, agent or guard is killed then. With ``record``
+an agent is killed when B has started, and finds a record of A from before, as after a full disk. Then, but for
+``node``, one job of one task lasts, and others follow one another on the processors that it leaves, each begun in the
+moment the one before ends; the site's processes are killed in one of these moments, too.
 
 Whatever happens: of what two jobs have as their own no processor is the same, by what guards have on record (looked at
 all the time) and by what the kernel keeps them to; each job ends once; who was not killed completes with the answer
 that the same solver gives in every other round, to the bit; who was, or has lost a node, fails alone; no thread of a
-liar may run for long where the guard does not have it on record; and the journal, decided again, gives the same. Needs
-root, for a lab of tier 1.
+liar may run for long where the guard does not have it on record; when B has started, A's nodes were told the map of
+what the scheduler has A on; and the journal, decided again, gives the same. Needs root, for a lab of tier 1.
 """
 
 import contextlib
@@ -35,14 +37,16 @@ from pathlib import Path
 from kit.processes import standing_still
 
 from campaigns import _nodes
+from campaigns._chaos_judge import ENDED
 from campaigns._processors import Processors, succession
 from campaigns._rounds import Shapes, main, tried
 from campaigns.faults import Broken, Field, Round, until
 from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
+from cosched.errors import Failed
 from cosched.wire.api import JobDoc, Submission
 
-SITES = ("none", "scheduler", "agent", "guard", "rank", "hang", "node", "liar")
+SITES = ("none", "scheduler", "agent", "guard", "rank", "hang", "node", "liar", "early", "record")
 PHASE = "resize"
 NODES, CPUS = 2, 2
 POLICY = "equipartition"
@@ -61,6 +65,10 @@ mpirun --oversubscribe {python} {program} heat --size {size} --steps {steps} --j
 """
 _HONEST = "cosched.programs.malleable"
 _LIAR = str(Path(__file__).with_name("_liar.py"))
+#: Whose processes are killed in early rounds, by their number; empty: none's.
+_EARLY = ("", "scheduler", "agent", "guard")
+#: Within so long nodes are told what the scheduler has: some heartbeats, on a machine that is busy.
+_TOLD_S = 20.0
 #: How a job ends that has lost a node.
 _LOST = ("failed", "node lost")
 
@@ -80,11 +88,13 @@ class ResizeField(Field):
         try:
             with self.lab.client() as client:
                 jobs = {"A": self._given(client, mark, "A", _LIAR if fault.site == "liar" else f"-m {_HONEST}")}
-                until(lambda: self._ranks(jobs["A"]) == NODES * CPUS, "all ranks of A", _PATIENCE_S)
-                time.sleep(1.0)
+                if fault.site != "early":
+                    until(lambda: self._ranks(jobs["A"]) == NODES * CPUS, "all ranks of A", _PATIENCE_S)
+                    time.sleep(1.0)
                 with self._struck(client, fault, jobs["A"]):
                     most = 1 if fault.site == "liar" and fault.number % 2 else NODES * CPUS
                     jobs["B"] = self._given(client, mark, "B", f"-m {_HONEST}", most)
+                self._judge_told(client, fault, jobs["A"], jobs["B"])
                 told = {name: self._ended(client, job_id) for name, job_id in jobs.items()}
                 for name, job in told.items():
                     fault.outcomes[f"{name} {job.state}"] += 1
@@ -124,9 +134,13 @@ class ResizeField(Field):
             with self._watched(client, fault, job_id):
                 yield
             return
+        records = {name: _nodes.record(self.lab, name, job_id) for name in self.lab.nodes}
         yield
+        if fault.site == "record":
+            self._record_lost(client, fault, job_id, records)
+            return
         time.sleep(fault.random.uniform(*_MOMENTS_S))
-        if fault.site == "none":
+        if fault.site == "none" or (fault.site == "early" and not _EARLY[fault.number % len(_EARLY)]):
             fault.fired = True
         elif fault.site == "hang":
             self._halted(fault, job_id)
@@ -142,11 +156,25 @@ class ResizeField(Field):
 
     def _killed(self, fault: Round, job_id: int) -> None:
         """One process of the site is killed: without both nodes' guards nobody is started."""
-        found = self.pids(fault.site, job_id)
+        site = _EARLY[fault.number % len(_EARLY)] if fault.site == "early" else fault.site
+        found = self.pids(site, job_id)
         for pid in fault.random.sample(found, min(1, len(found))):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
                 fault.fired = True
+
+    def _record_lost(self, client: Client, fault: Round, job_id: int, records: dict[str, bytes]) -> None:
+        """One node's agent is killed, and its record of A is what it was before B came."""
+        other = self._newest(client)
+        until(lambda: client.job(other).state != "starting", "B to start", _PATIENCE_S)
+        node = fault.random.choice(sorted(records))
+        theirs = set(_nodes.processes(self.lab, node))
+        agents = [pid for pid in self.pids("agent", 0) if pid in theirs]
+        with standing_still(agents):
+            _nodes.put_record(self.lab, node, job_id, records[node])
+            for pid in agents:
+                os.kill(pid, signal.SIGKILL)
+        fault.fired = bool(agents)
 
     @contextmanager
     def _losing_a_node(self, client: Client, fault: Round, job_id: int) -> Iterator[None]:
@@ -211,6 +239,25 @@ class ResizeField(Field):
         report = json.loads(client.output(job.job_id, "stdout").data.decode().splitlines()[-1])
         if not report["verified"] or report["digest"] != self.digests.setdefault(name, report["digest"]):
             raise Broken(f"{name} has a wrong answer, or another than in an earlier round: {report}")
+
+    def _judge_told(self, client: Client, fault: Round, resized: int, other: int) -> None:
+        """While both jobs run, each node of the first was told the shares that the scheduler has it on, or is soon."""
+        seen: dict[str, str] = {}
+
+        def as_held() -> bool:
+            with contextlib.suppress(Failed):  # the scheduler may be on its way back
+                seen["other"] = client.job(other).state
+                job = client.job(resized)
+                held = {share.name: share.cpus for share in job.nodes}
+                found = {name: _nodes.told(self.lab, name, resized) for name in held}
+                seen["told"] = f"{found}, and job {resized} is {job.state} on {held}"
+                same = seen["other"] == "running" and all(shares == held for shares in found.values())
+                fault.outcomes["A's nodes told what it has"] += same
+                return same or job.state in ENDED or seen["other"] in ENDED
+            return False
+
+        until(lambda: as_held() or seen.get("other") == "running", f"job {other} to start", _PATIENCE_S)
+        until(as_held, lambda: f"A's nodes to be told what it has; they were told {seen['told']}", _TOLD_S)
 
     def _judge_changes(self, fault: Round, job: JobDoc) -> None:
         fault.outcomes["A shrank" if any(each.cpus < NODES * CPUS for each in job.changes) else "A kept"] += 1

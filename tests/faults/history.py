@@ -15,6 +15,7 @@ from cosched.wire.messages import Exit
 from faults import labs, settings, shapes
 from faults.judge import Judge
 from faults.node import Node
+from faults.ranks import WINDOW_US
 from faults.scheduler import Scheduler
 from faults.schedulers import Schedulers
 from faults.violation import Violation
@@ -56,6 +57,15 @@ RATES = {
     "other uid": 0.02,
     "ranks slow": 0.3,
     "ranks hang": 0.2,
+    "early resize refused": 0.2,
+    "early resize late": 0.2,
+    "early resize lost": 0.2,
+    "early resize repeated": 0.3,
+    "last resize refused": 0.2,
+    "last resize late": 0.2,
+    "last resize lost": 0.2,
+    "last resize repeated": 0.3,
+    "record lost": 0.3,
     "node frozen": 0.002,
     "node sleeps": 0.006,
     "call lost": 0.6,
@@ -116,6 +126,7 @@ class History:
         }
         for name, node in self.nodes.items():
             node.cluster = labs.lab_of(seed, name)
+            node.moment = self._moment
         self.judge = Judge(world, self.schedulers, self.nodes)
 
     # --- what happens -----------------------------------------------------------------------------------------------
@@ -195,6 +206,15 @@ class History:
             how = Exit(status=chance.choice((0, 0, 0, 3)))
             asked[job_id] = chance.randrange(1, 20 * S), how
         return asked[job_id]
+
+    def _moment(self, key: tuple[int, int]) -> str:
+        """Whether a job is in its first seconds (early) or in its last ones; empty: in none of them."""
+        for node in self.nodes.values():
+            left_us = node.guard.scripts.left_us(key)
+            if left_us is not None:
+                early = node.guard.scripts.age_us(key) < WINDOW_US
+                return "early" if early else "last" if left_us < WINDOW_US else ""
+        return ""
 
     def posted(self, scheduler: Scheduler, event: ev.Event) -> None:
         """For the judge (``scheduler.Watcher``)."""

@@ -28,6 +28,8 @@ _UNTOLD_US = 2600 * MS
 #: A machine that was called in vain is left alone for so long at least.
 _CALLED_AGAIN_US = 299 * S
 _MOST_PLACES = 2 * CPUS
+#: Within so long a node is told what the core holds: a heartbeat, and an order that may be lost once.
+_REPAIRED_US = 5 * S
 #: How many times its time alone a job may take by its nodes: folded, with a margin, in a quarter of its width.
 _MOST_STRETCHED = 8 * 4
 
@@ -49,6 +51,7 @@ class Judge:
         self._flaps_us: dict[str, int] = {}
         self._past_us: dict[int, int] = {}  # by waiting job: since when its promised start lies in the past
         self._looks = 0
+        self._differs_us: dict[tuple[str, int], int] = {}  # by node and job: since when it was told something else
         self._waited_us = 0  # when a job waited last
         self._calls_us: dict[str, int] = {}  # by node that was called since the scheduler's start: when last
 
@@ -179,10 +182,12 @@ class Judge:
             self._launching_us.clear()
             self._flaps_us.clear()
             self._past_us.clear()
+            self._differs_us.clear()
             return
         self._look_at_nodes(scheduler)
         self._look_at_shapes(scheduler)
         self._look_at_processors()
+        self._look_at_what_nodes_were_told(scheduler)
         self._look_at_launches(scheduler)
         self._look_at_promises(scheduler)
         self._looks += 1
@@ -221,6 +226,18 @@ class Judge:
         for node in self.nodes.values():
             for what in shapes.shared_in_vain(node, CPUS):
                 raise Violation(f"O12: {what}")
+
+    def _look_at_what_nodes_were_told(self, scheduler: Scheduler) -> None:
+        """O15: what a node was told last of a job is what the core holds, or is so again soon."""
+        now_us = self.world.now_us
+        found = {(name, job_id): words for name, job_id, words in shapes.told_otherwise(scheduler, self.nodes)}
+        self._differs_us = {each: self._differs_us.get(each, now_us) for each in found}
+        for (name, job_id), since_us in self._differs_us.items():
+            node = self.nodes[name]
+            troubled_us = node.resizes.troubled_us.get(scheduler.rules.launches.attempts[job_id].key, 0)
+            if now_us - max(since_us, troubled_us, node.guard.well_since_us) > _REPAIRED_US:
+                words = f"{name} was told of job {job_id}: {found[name, job_id]}"
+                raise Violation(f"O15: {words}; and it is not told otherwise")
 
     def _look_at_launches(self, scheduler: Scheduler) -> None:
         """P1: no job is being launched for longer than the time-out, while somebody counts it."""

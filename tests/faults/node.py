@@ -5,7 +5,7 @@ What the agent has persisted outlives it; groups outlive agent and guard; nothin
 ``crash after persist``, ``disk full`` and ``disk hangs`` (for a job's files), ``reboot``, ``node frozen`` (the machine
 is suspended), ``node slow`` (its link, for a while), ``old order`` (one of a scheduler that is not obeyed any more),
 ``owner contract`` (the owner has changed what he allows, and started the agent anew). The guard (``guarding``), the
-desk (``desk``) and the machine's sleep (``sleeping``) have theirs.
+desk (``desk``), the machine's sleep (``sleeping``), ranks and resizes (``ranks``) have theirs.
 """
 
 from collections import deque
@@ -25,6 +25,7 @@ from cosched.wire.messages import Exit
 from cosched.wire.sequence import Numbering, OutOfTurn, Turn
 from faults.desk import Desk
 from faults.guarding import Guard
+from faults.ranks import Ranks, Resizes
 from faults.sleeping import Sleep
 from faults.violation import Violation
 from faults.world import MS, Connection, S, Sleeper, World
@@ -65,9 +66,13 @@ class Node:
         self.name = name
         self.machine, self.agent = Sleeper(world), Sleeper(world)
         self.model = self.model_type(cpu_us=1000, procs=CPUS)
-        self.maps: dict[Key, int] = {}  # the newest that a job's ranks were told here
+        self.ranks = Ranks(world, self)
+        self.resizes = Resizes(world, self)
+        #: When a job is: early, last, or empty; whoever knows sets it.
+        self.moment: Callable[[Key], str] = lambda key: ""
+        self._on_started = on_started
         self.guard = self.guard_type(
-            world, self, self.machine, self.model, runs, partial(on_started, self), partial(on_ended, self)
+            world, self, self.machine, self.model, runs, self._script_started, partial(on_ended, self)
         )
         self.desk = self.desk_type(world, name, self.guard, self.machine)
         self.sleep = Sleep(world, self)
@@ -93,6 +98,12 @@ class Node:
     def say(self, what: str) -> None:
         """A line of the history."""
         self.world.say(f"{self.name} {what}")
+
+    @property
+    def obeys(self) -> bool:
+        """Whether its agent and its guard are there, and obey what comes."""
+        still = self.machine.stands_still or self.agent.stands_still or self.guard.does_nothing
+        return self.alive and self.guard.there and not still and self.world.now_us >= self.resizes.late_until_us
 
     def awake(self, happens: Callable[[], None]) -> None:
         """Have it happen to the agent, when it and its machine do not stand still."""
@@ -189,6 +200,10 @@ class Node:
         """What the guard says to the agent of that life."""
         self.awake(partial(self._hear_guard, event, life))
 
+    def _script_started(self, key: Key) -> None:
+        self._on_started(self, key)
+        self.ranks.script_started(key)
+
     def _hear_guard(self, event: happened.Input, life: int) -> None:
         if self.alive and self.life == life:
             self.feed(event)
@@ -222,10 +237,14 @@ class Node:
                 self.attempts.pop(key, None)
             case fx.Tell(message):
                 self._send(message)
+            case fx.AskGuard(number, request) if (refusal := self.resizes.refusal(request)) is not None:
+                self.hears_guard(happened.Replied(number, refusal), self.life)
             case fx.AskGuard(number, request):
                 self.guard.ask(number, request)
             case fx.AskNode(number, fx.MakeReady() as question) if self.world.fault("disk hangs"):
-                self._soon(self.world.draw_us(2 * S, 40 * S), partial(self._reply, self.life, number, question))
+                hangs_us = self.world.draw_us(2 * S, 40 * S)
+                self.resizes.troubled_us[question.key] = self.world.now_us + hangs_us
+                self._soon(hangs_us, partial(self._reply, self.life, number, question))
             case fx.AskNode(number, question):
                 self._reply(self.life, number, question)
             case fx.KeepFence(fence):
@@ -253,7 +272,9 @@ class Node:
         if self.world.fault("crash before persist"):
             self.crash()
             return
-        self.attempts[attempt.job_id, attempt.attempt] = msgspec.msgpack.encode(attempt)
+        kept = self.attempts.get(attempt.id)
+        if not self.resizes.loses(attempt, msgspec.msgpack.decode(kept, type=Attempt) if kept else None):
+            self.attempts[attempt.id] = msgspec.msgpack.encode(attempt)
         if self.world.fault("crash after persist"):
             self.crash()
 
@@ -273,25 +294,9 @@ class Node:
             case fx.ReadErrorTail():
                 return ErrorTail(b"")
             case fx.OfferMap(key, newest):
-                return self._offered(key, newest.number)
+                return self.ranks.offered(key, newest.number)
             case _:
                 return Done()
-
-    def _offered(self, key: Key, number: int) -> Reply:
-        """The ranks of a job, all where its script runs, are told a map: they adopt it when they come to it."""
-        if not self.guard.scripts.runs(key):
-            return Failed("no rank is here to be told")
-        self.maps[key] = max(number, self.maps.get(key, 0))
-        if not self.world.fault("ranks hang"):
-            delay_us = self.world.draw_us(MS, 4 * S)
-            if self.world.fault("ranks slow"):
-                delay_us += self.world.draw_us(S, 20 * S)
-            self._soon(delay_us, partial(self._adopted, self.life, key, number))
-        return Done()
-
-    def _adopted(self, life: int, key: Key, number: int) -> None:
-        if self.maps[key] == number and self.guard.scripts.runs(key) and self.alive and self.life == life:
-            self.feed(happened.RanksAdapted(key, number))
 
     def _due(self, life: int, number: int, at: int) -> None:
         if self.alive and self.life == life and self._timers.get(number) == at:
@@ -325,6 +330,11 @@ class Node:
     def _arrived(self, life: int, connection: Connection, turn: Turn, frame: bytes) -> None:
         if not self.alive or self.life != life or self._connection is not connection:
             return
+        if self.world.now_us < self.resizes.late_until_us:
+            self.world.at(
+                self.resizes.late_until_us, lambda: self.awake(partial(self._arrived, life, connection, turn, frame))
+            )
+            return
         if self._numbering is None:
             message = wire.to_agent(frame)
             if not isinstance(message, wire.Welcome):
@@ -334,7 +344,7 @@ class Node:
             self._numbering = Numbering(message.session)
             self.feed(happened.Welcomed(message.fence, message.lease_us))
             if self.alive and self.life == life and self._connection is connection:
-                self._send(self._heartbeat())
+                self._say_beat()
                 self.feed(happened.Joined())
             return
         try:
@@ -344,12 +354,24 @@ class Node:
             return
         self.feed(happened.Heard())
         if isinstance(message, wire.Order):
-            self._orders.append(message)
-            self.say(f"is ordered {type(message).__name__} {message.order.job_id}.{message.order.attempt}")
-            self.feed(happened.Ordered(message))
+            self._ordered(message)
         old = [each for each in self._orders if each.fence != self.fence]
         if self.alive and old and self.world.fault("old order"):
             self.feed(happened.Ordered(self.world.random.choice(old)))
+
+    def _ordered(self, order: wire.Order) -> None:
+        self._orders.append(order)
+        key = (order.order.job_id, order.order.attempt)
+        self.say(f"is ordered {type(order).__name__} {key[0]}.{key[1]}")
+        if self.resizes.take(order, self.moment(key)):
+            self.feed(happened.Ordered(order))
+        elif self.world.now_us < self.resizes.late_until_us:
+            self.world.at(self.resizes.late_until_us, lambda: self.awake(partial(self.ordered_again, order, self.life)))
+
+    def ordered_again(self, order: wire.Order, life: int) -> None:
+        """An order comes to the agent of that life late, or a second time."""
+        if self.alive and self.life == life:
+            self.feed(happened.Ordered(order))
 
     def _send(self, message: wire.FromAgent) -> None:
         if self._connection is not None and self._numbering is not None:
@@ -358,6 +380,10 @@ class Node:
     def tell_desk(self, report: DeskReport) -> None:
         """Tell the scheduler of the desk, with a heartbeat."""
         self._send(wire.DeskReported(report))
+        self._say_beat()
+
+    def _say_beat(self) -> None:
+        self._send(self.core.held())
         self._send(self._heartbeat())
 
     def _heartbeat(self) -> wire.Heartbeat:
@@ -371,7 +397,7 @@ class Node:
         if not self.alive or self.life != life:
             return
         self.desk.look()
-        self._send(self._heartbeat())
+        self._say_beat()
         self.feed(happened.LeaseLooked())
         if self.alive and self.life == life:
             self._soon(BEAT_US, partial(self._beat, life))

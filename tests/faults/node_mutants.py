@@ -197,12 +197,12 @@ class RelaxesForEver(Node):
 
 #: Each with the promise that the judge names (empty: any), and the first seed that finds it: a test begins there.
 NODES: dict[type[Node], tuple[str, int]] = {
-    SwallowsKills: ("", 9),
-    ObeysTwice: ("P2", 3),
-    ForgetsAttempts: ("", 2),
+    SwallowsKills: ("", 16),
+    ObeysTwice: ("P2", 16),
+    ForgetsAttempts: ("", 0),
     ObeysAnybody: ("O4", 0),
-    StartsInPauses: ("D4", 0),
-    GoesOnInPauses: ("D4", 8),
+    StartsInPauses: ("D4", 2),
+    GoesOnInPauses: ("D4", 10),
     RunsUnderAnyUid: ("O16", 0),
     KeepsGroups: ("D6", 0),
     SeesNobody: ("D1", 0),

@@ -255,6 +255,11 @@ class Scheduler:
         entry = self.rules.book.entry(name)
         return entry.joining is not None or not entry.agreed
 
+    def hears(self, name: str) -> bool:
+        """Whether what is said to a node and by it arrives now."""
+        link = self._links.get(name)
+        return link is not None and link.connection.open and not link.connection.late
+
     def drained(self, name: str) -> str:
         """Why nothing new is started on a node, by the core; empty where something is."""
         return next((each.reason for each in self.core.state.nodes() if each.node.name == name and each.drained), "")

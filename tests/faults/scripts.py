@@ -17,7 +17,7 @@ class Script:
         self.left_us = work_us
         self.how = how
         self.until_us = until_us
-        self.since_us = now_us
+        self.since_us = self.began_us = now_us
         self.number = 0
 
 
@@ -80,6 +80,16 @@ class Scripts:
     def runs(self, key: Key) -> bool:
         """Whether it goes on now."""
         return key in self._running and not self.held
+
+    def left_us(self, key: Key) -> int | None:
+        """How much it has left to do; None where it does not run."""
+        if (script := self._running.get(key)) is None:
+            return None
+        return script.left_us - (0 if self.held else self._world.now_us - script.since_us)
+
+    def age_us(self, key: Key) -> int:
+        """How long ago it has begun; it has to run."""
+        return self._world.now_us - self._running[key].began_us
 
     def end(self, key: Key) -> None:
         """It was killed."""

@@ -16,6 +16,8 @@ def policy(world: World, mpl: int) -> str:
     """The name of one that may be drawn under this multiprogramming level, and by the seed."""
     if mpl == 1 and world.seed % 4 == 2:
         return world.random.choice(shapes.POLICIES)
+    if mpl == 1 and world.seed % 8 == 3:
+        return world.random.choice(shapes.DIVIDING)
     if labs.has_labs(world.seed):
         return world.random.choice(labs.SHARING if mpl > 1 else labs.APART)
     return world.random.choice(SHARING if mpl > 1 else APART)
@@ -25,7 +27,8 @@ def drawn(world: World, directory: Path, names: list[str]) -> ClusterConfig:
     """A cluster of these nodes, under a contract and a policy that are drawn.
 
     Of every fourth seed, where nodes are not shared, the policy moves running jobs about as it likes; of every other
-    fourth it is one that folds, suspends, ends or resizes them. Of another fourth nodes belong to two labs.
+    fourth it is one that folds, suspends, ends or resizes them, and of an eighth one that resizes malleable ones. Of
+    another fourth nodes belong to two labs.
     """
     mpl = 2 if world.random.random() < 0.4 else 1
     name = policy(world, mpl)

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING
 import msgspec
 from kit.reshaper import Reshaper
 
+from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job, JobState
 from cosched.model.width import Range
+from node_agent.core.attempt import Attempt
 from node_agent.core.guard_model import ModelGroup
+from space_scheduler.service.launch.gang import Phase
 
 if TYPE_CHECKING:
     from faults.node import Node
@@ -26,6 +29,8 @@ POLICY = "faults.shapes:MIXED"
 MIXED = Reshaper(seed=3, requeues_until=0, scripts_stay=True)
 
 
+#: Those that resize malleable jobs.
+DIVIDING = ("equipartition", "equipartition(easy,waterfill)")
 #: Those that fold, suspend, end or resize jobs.
 POLICIES = (
     "fjt1+bfm",
@@ -33,8 +38,7 @@ POLICIES = (
     "fjt1+bfm(expired=suspend)",
     "fjt4+bfa",
     "fjt4(expired=fold)",
-    "equipartition",
-    "equipartition(easy,waterfill)",
+    *DIVIDING,
 )
 
 
@@ -89,6 +93,38 @@ def wrong(scheduler: "Scheduler", nodes: "Mapping[str, Node]") -> Iterator[str]:
                 yield f"{name} has job {job_id} on {group.cpus} CPUs, which is counted with {cpus[name]}"
     if scheduler.config.policy in POLICIES:
         yield from _given_twice(scheduler, nodes)
+
+
+def told_otherwise(scheduler: "Scheduler", nodes: "Mapping[str, Node]") -> Iterator[tuple[str, int, str]]:
+    """Which node was told what of which job, where that is not what the core holds, and nothing is under way."""
+    for job_id, launch in scheduler.rules.launches.attempts.items():
+        record = scheduler.core.state.records.get(job_id)
+        if record is None or record.state is not JobState.RUNNING or record.change is not None:
+            continue
+        if launch.gang.phase is not Phase.RUNNING or launch.reshaping is not None or record.allocation is None:
+            continue
+        for share in record.allocation.nodes:
+            entry, node = scheduler.rules.book.entry(share.node), nodes[share.node]
+            if entry.agreed and launch.key not in entry.stale and scheduler.hears(node.name) and node.obeys:
+                attempt = node.core.get(*launch.key)
+                if attempt is None or not attempt.open:
+                    yield share.node, job_id, "nothing of it is there"
+                elif words := _differs(record.job, record.allocation, share, attempt):
+                    yield share.node, job_id, words
+
+
+def _differs(job: Job, held: Allocation, share: Share, attempt: Attempt) -> str:
+    told = attempt.prepare
+    assert told is not None
+    sleeps = job.resident and held.procs > 0 and not share.procs
+    if told.tasks != share.tasks:
+        return f"{told.tasks} tasks, not {share.tasks}"
+    if told.cpus is not None and (told.cpus, attempt.asleep) != (share.procs or int(sleeps), sleeps):
+        return f"{told.cpus} CPUs{' asleep' * attempt.asleep}, not {share.procs}"
+    enabled = {each.node: each.procs for each in held.nodes}
+    if attempt.map is not None and held.procs and attempt.map.enabled != enabled:
+        return f"map {attempt.map.enabled}, not {enabled}"
+    return ""
 
 
 def _confines(scheduler: "Scheduler", group: ModelGroup) -> bool:

@@ -63,7 +63,7 @@ class CallsAgain(Scheduler):
 
 #: Each with the promise that the judge names, and the first seed that finds it: a test begins there.
 SCHEDULERS: dict[type[Scheduler], tuple[str, int]] = {
-    WakesForNobody: ("D7", 4),
-    DeafToOwnersWord: ("D7", 6),
-    CallsAgain: ("D7", 30),
+    WakesForNobody: ("D7", 5),
+    DeafToOwnersWord: ("D7", 8),
+    CallsAgain: ("D7", 114),
 }

@@ -22,7 +22,7 @@ WITHIN = 200
 
 def test_a_fixed_set_of_histories_is_clean_and_every_fault_fires() -> None:
     fired: Counter[str] = Counter()
-    for seed in (*range(60), *(86, 118, 130, 178, 214, 330)):  # some more of those in which shapes change
+    for seed in (*range(60), *(62, 74, 170)):  # some more of those in which shapes change
         result = lived(seed)
         assert not result.violation, f"./run faults --seed {seed}: {result.violation}"
         fired += result.fired

@@ -152,6 +152,11 @@ class Connection:
         if world.fault("cut"):
             self.cut()
 
+    @property
+    def late(self) -> bool:
+        """Whether something that was sent comes in more than a second."""
+        return self.open and max(self._last_us.values()) > self.world.now_us + S
+
     def _arrive(self, to: str) -> None:
         if self.open and self._flying[to]:
             frame = self._flying[to].popleft()

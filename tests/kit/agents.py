@@ -85,6 +85,7 @@ class Scheduler:
         self.hellos: list[wire.Hello] = []
         self.beats: dict[str, wire.Heartbeat] = {}
         self.reports: dict[str, DeskReport] = {}
+        self.held: dict[str, wire.JobsHeld] = {}
         self.payloads: list[bytes] = []  # all that nodes have said after their hello, as it came
         self.got: list[tuple[str, Any]] = []
         self.welcome: Callable[[wire.Hello], wire.Welcome | wire.Rejected] = lambda hello: wire.Welcome(
@@ -132,6 +133,8 @@ class Scheduler:
                 self.beats[name] = message
             elif isinstance(message, wire.DeskReported):
                 self.reports[name] = message.report
+            elif isinstance(message, wire.JobsHeld):
+                self.held[name] = message
             else:
                 self.got.append((name, message))
 

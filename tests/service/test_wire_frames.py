@@ -16,11 +16,12 @@ from cosched.wire import messages as wire
 ORDER = wire.OrderId(5, 1, 7 << 20)
 RESIZE = wire.Resize(wire.Fence("c", 7, "i"), ORDER, 2, 1, (wire.Peer("n1", "10.0.0.1", 7421, 2),), b"grant")
 REPORTED = wire.DeskReported(DeskReport(ContractReason.PRESENT, 1.0, 3))
+HELD = wire.JobsHeld((wire.JobHeld(5, 1, 7 << 20, 2, 1, True, wire.JobMap(7, {"n1": 2})), wire.JobHeld(6, 1, 0)))
 FROM_AGENT = [
-    *(frame for version in (1, 2) for frame in frames(version, "from_agent").values()),
-    *map(wire.encode, (wire.Resized(ORDER, (0, 1)), REPORTED)),
+    *(frame for version in (1, 2, 3) for frame in frames(version, "from_agent").values()),
+    *map(wire.encode, (wire.Resized(ORDER, (0, 1)), REPORTED, HELD)),
 ]
-TO_AGENT = [*(frame for version in (1, 2) for frame in frames(version, "to_agent").values()), wire.encode(RESIZE)]
+TO_AGENT = [*(frame for version in (1, 2, 3) for frame in frames(version, "to_agent").values()), wire.encode(RESIZE)]
 
 changed_bytes = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=4)
 plain = st.recursive(

@@ -22,6 +22,7 @@ from space_scheduler.machine.instructions import Answer, Instruction, Kill, Rate
 from space_scheduler.progress import ALONE_PPM
 from space_scheduler.reasons import Reason, Why
 from space_scheduler.service.journal.records import Facts, JobRecord
+from space_scheduler.service.launch.audit import Audit
 from space_scheduler.service.launch.comparison import Comparison
 from space_scheduler.service.launch.cut_off import CutOff
 from space_scheduler.service.launch.effects import Annotate, CancelTimer, Effect, Level, Post, Say, Send, SetTimer
@@ -79,6 +80,10 @@ class Launches:
         self._effects: list[Effect] = []
         self._reshapes = Reshapes(config, book, orders, self._do, self._add)
         self.cut_off = CutOff(config, book, self.attempts, self._say, self._do, orders.limit_us)
+        self.audit = Audit(
+            config, book, self.attempts, orders, self._reshapes, self._do,
+            lambda entry, key: self._stray(entry, key, over=False), self._say,
+        )  # fmt: skip
 
     def take(self) -> list[Effect]:
         """What is to be done, in order; from now on somebody else's task."""
@@ -261,6 +266,7 @@ class Launches:
         entry.stale, entry.unforgotten = set(), set()
         self.cut_off.heard(entry)
         for launch in list(self.attempts.values()):
+            launch.sent.pop(entry.name, None)
             if entry.name in launch.gang.node_phases:
                 launch.crossing = self._crossing(launch)  # after a restart it was not known where its nodes are
                 self.comparison.found(entry.name, launch.job_id, launch.gang, reports.get(launch.key))

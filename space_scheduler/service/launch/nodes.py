@@ -1,5 +1,6 @@
 """What the service knows of each node: whether it is connected, in service, drained; what it said last."""
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final
@@ -57,6 +58,7 @@ class NodeEntry:
         self.stalls: dict[tuple[int, int], Stall] = {}  # (job, attempt) that cannot be ended, by its last heartbeat
         self.left: dict[tuple[int, int], Stall] = {}  # of these, which hold what no job holds
         self.unforgotten: set[tuple[int, int]] = set()  # (job, attempt) that it could not forget: it is asked again
+        self.differences: Counter[str] = Counter()  # by kind: found between its jobs and the core's (``audit``)
         self.unguarded_s: float | None = None  # since when its guard does not answer (boot time); None: it does
         self.known = False
         self.word = NO_WORD  # of its owner, beside a pause

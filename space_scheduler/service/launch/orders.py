@@ -1,7 +1,7 @@
 """The orders of one attempt at a job, as messages: what each node is told, signed where others have to believe it."""
 
 import math
-from typing import Final, TypedDict
+from typing import Final, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -26,9 +26,11 @@ from space_scheduler.service.launch.work_done import WorkDone
 _COUNT_BITS: Final = 20
 
 
-class _Confined(TypedDict, total=False):
+class Confined(NamedTuple):
+    """CPUs of a node that are set aside for a job, None where none are; whether its processes there all sleep."""
+
     cpus: int | None
-    asleep: bool
+    asleep: bool = False
 
 
 class LaunchAttempt:
@@ -58,6 +60,8 @@ class LaunchAttempt:
         self.asking = False  # for more or fewer, and has no answer that is its last
         self.running_s = 0.0  # since when its script runs (boot time), or this scheduler, where it was adopted
         self.adapts = False  # its program has adopted a map
+        self.sent: dict[str, tuple[int, float]] = {}  # by node: the last order of a share or map on this link, and when
+        self.differs: dict[tuple[str, str], float] = {}  # by node and kind: when a difference was repaired last
 
     @property
     def key(self) -> tuple[int, int]:
@@ -134,7 +138,7 @@ class Orders:
             environment=job_environment(context),
             grant=self._grant(launch, peers),
             umask=submission.umask,
-            cpus=self._confined(launch, launch.share(name))["cpus"] if self._reshaping and not rigid else None,
+            cpus=self.confined(launch, launch.share(name)).cpus if self._reshaping and not rigid else None,
             map=self._map(launch) if self._reshaping and record.job.resident else None,
             uid=record.job.user if version >= wire.UID_VERSION else None,
         )
@@ -153,13 +157,15 @@ class Orders:
 
     def resize(self, launch: LaunchAttempt, share: Share, peers: tuple[wire.Peer, ...]) -> wire.Resize:
         """For a node that the job keeps."""
+        cpus, asleep = self.confined(launch, share)
         return wire.Resize(
             self._fence,
             self.numbers.of(share.node, launch.key, OrderKind.RESIZE),
             tasks=share.tasks,
+            cpus=cpus,
             peers=peers,
             grant=self._grant(launch, peers),
-            **self._confined(launch, share),
+            asleep=asleep,
         )
 
     def adapt(self, launch: LaunchAttempt, name: str) -> wire.Adapt:
@@ -169,6 +175,12 @@ class Orders:
     def map_number(self, launch: LaunchAttempt) -> int:
         """The number of the map that its ranks were told last, or are told next: a later scheduler's are all higher."""
         return (self._fence.epoch << _COUNT_BITS) + launch.renewals
+
+    def surpass(self, launch: LaunchAttempt, number: int) -> None:
+        """Give the next map a higher number than this one, unless that is of a later scheduler."""
+        renewals = number - (self._fence.epoch << _COUNT_BITS)
+        if launch.renewals <= renewals < (1 << _COUNT_BITS) - 1:
+            launch.renewals = renewals + 1
 
     def _map(self, launch: LaunchAttempt) -> wire.JobMap:
         enabled = {share.node: share.procs for share in launch.wanted.nodes}
@@ -180,16 +192,16 @@ class Orders:
             return None
         return math.ceil(launch.limit_us * self._stretch * launch.crossing / (launch.slowest if self._reshaping else 1))
 
-    def _confined(self, launch: LaunchAttempt, share: Share) -> _Confined:
+    def confined(self, launch: LaunchAttempt, share: Share) -> Confined:
         """How many CPUs of a node are set aside for a job; where tasks of several share them, none are.
 
         Processes that are all to sleep have a CPU of somebody's, and come after whoever that is.
         """
         if not (self._reshaping or self._config.contract.mpl == 1):
-            return {"cpus": None}
+            return Confined(None)
         if not share.procs and launch.wanted.procs and launch.record.job.resident:
-            return {"cpus": 1, "asleep": True}
-        return {"cpus": share.procs}
+            return Confined(1, asleep=True)
+        return Confined(share.procs)
 
     def _grant(self, launch: LaunchAttempt, peers: tuple[wire.Peer, ...]) -> bytes:
         nodes = tuple(peer.name for peer in peers)

@@ -176,6 +176,27 @@ class Reshapes:
         for name in launch.gang.nodes:
             self._effect(Send(name, wire.AskAnswered(*launch.key, given, waits)))
 
+    # what differs (audit)
+
+    def ask_again(self, launch: LaunchAttempt, node: str) -> None:
+        """Ask a node for the share that the core holds, where the addresses of all of the job's nodes are known."""
+        if peers := self._book.peers(launch.allocation):
+            self._orders.numbers.new(node, launch.key, OrderKind.RESIZE)
+            self._send(launch, node, self._orders.resize(launch, launch.share(node), peers))
+
+    def offer_again(self, launch: LaunchAttempt, node: str, has: wire.JobHeld) -> None:
+        """Have a node tell its ranks the map of what the core holds.
+
+        Where it has other shares under that number or a higher one, all nodes get the map by the next number.
+        """
+        nodes: tuple[str, ...] = (node,)
+        if has.map is not None and has.map.number >= self._orders.map_number(launch):
+            self._orders.surpass(launch, has.map.number)
+            nodes = launch.gang.nodes
+        for each in nodes:
+            self._orders.numbers.new(each, launch.key, OrderKind.ADAPT)
+            self._send(launch, each, self._orders.adapt(launch, each))
+
     def over(self, launch: LaunchAttempt) -> None:
         """A job is ending: what it was to hold does not matter any more."""
         if launch.reshaping is not None:
@@ -214,7 +235,7 @@ class Reshapes:
             elif isinstance(step, Reshaped):
                 self._reshaped(launch)
             elif isinstance(step, Offer):
-                self._effect(Send(step.node, self._orders.adapt(launch, step.node)))
+                self._send(launch, step.node, self._orders.adapt(launch, step.node))
             elif launch.reshaping is not None:
                 self._ask(launch, step, launch.reshaping.wanted)
 
@@ -226,12 +247,17 @@ class Reshapes:
             self._held.setdefault(launch.job_id, []).append(step)
         elif isinstance(step, Ask):
             share = next(share for share in wanted.nodes if share.node == node)
-            self._effect(Send(node, self._orders.resize(launch, share, peers)))
+            self._send(launch, node, self._orders.resize(launch, share, peers))
         else:
             if not step.again:  # what it may have kept of an earlier time in the job goes first
                 self._orders.numbers.anew(node, key)
                 self._effect(Send(node, self._orders.plain(OrderKind.DISCARD, node, key)))
             self._effect(Send(node, self._orders.prepare(launch, node, peers, self._book.entry(node).version)))
+
+    def _send(self, launch: LaunchAttempt, node: str, order: wire.Resize | wire.Adapt) -> None:
+        if self._book.entry(node).connected:
+            launch.sent[node] = order.order.n, self._book.now_s()
+        self._effect(Send(node, order))
 
     def _reshaped(self, launch: LaunchAttempt) -> None:
         assert launch.reshaping is not None

@@ -157,6 +157,8 @@ class ServiceCore:
             self._effects += self.launches.take()
             if message.asked_us:
                 self._effects.append(Send(entry.name, self.coscheduling.answer(entry, message)))
+        elif isinstance(message, wire.JobsHeld):
+            self.launches.audit.heard(entry, message, self.coscheduling.plan().there.get(entry.name, ()))
         elif isinstance(message, wire.DeskReported):
             entry.report = message.report
             self.sleepers.reported(entry, message.report)

@@ -45,7 +45,10 @@ class NodeSeries:
             nodes.add_metric([state], states[state])
         for cause in series.SET_ASIDE_CAUSES:
             aside.add_metric([cause], self._set_aside[cause])
-        yield from (nodes, aside)
+        differences = family(series.NODE_DIFFERENCES)
+        for kind in series.DIFFERENCE_KINDS:
+            differences.add_metric([kind], sum(entry.differences[kind] for entry in self._book))
+        yield from (nodes, aside, differences)
         yield family(series.AGENTS_CONNECTED, sum(entry.connected for entry, _ in members))
 
     @staticmethod

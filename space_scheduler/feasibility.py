@@ -386,14 +386,19 @@ class Room:
             return room.misfit(job.at(new.processes), new)
         if len(new.nodes) > max(self.most_nodes, len(old.nodes)):
             return f"{len(new.nodes)} nodes, and a job may use {self.most_nodes}"
-        if self.clusters is not None and (
-            problem := self.clusters.misfit(job, self.indices(new), self.place.share_clusters)
-        ):
-            return problem
+        if self.clusters is not None and not self._clusters_of(new) <= self._clusters_of(old):
+            problem = self.clusters.misfit(job, self.indices(new), self.place.share_clusters)
+            if problem:
+                return problem
         more = new.beyond(old)
         if new.folded or old.folded:  # the same processes, on more processors of the same nodes
             return f"fewer processors are free than {more.procs} more" if self.lacks(job, more) else None
         return self._too_much(job.at(more.procs), more)
+
+    def _clusters_of(self, allocation: Allocation) -> set[int]:
+        """The indices of the clusters on which an allocation lies."""
+        assert self.clusters is not None
+        return {self.clusters.of[at] for at, _ in self.indices(allocation)}
 
     def lacks(self, job: Job, allocation: Allocation) -> bool:
         """Whether the job would hold more of some node than is free there, whatever the rules of placing say."""

@@ -305,6 +305,16 @@ def test_resident_job_takes_the_cluster_with_room_for_all_its_processes() -> Non
     assert made.holds(2) == [("b", 8, 3)]
 
 
+def test_job_whose_node_moves_to_another_cluster_still_grows() -> None:
+    """What it holds it keeps, and grows there, though an operator has said meanwhile that one node is elsewhere."""
+    made = Machine(2, 2, 2, clusters="xxy")
+    made.submit(0, resident(1, 1, 4), rigid(2, 2), rigid(3, 2))
+    assert made.holds(1) == [("a", 2, 2), ("b", 2, 0)]
+    made.happen(1, ev.NodeJoined(Node("b", 2, 100, cluster="y")))
+    made.happen(2, ev.JobEnded(2))
+    assert made.holds(1) == [("a", 2, 2), ("b", 2, 2)]
+
+
 # what the machine refuses
 
 

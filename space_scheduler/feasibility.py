@@ -263,8 +263,7 @@ class Room:
         why, tasks, _ = self._looked(job)
         if why is None:
             return None
-        across = self.clusters is not None or isinstance(job.shape, Components)
-        clusters = self._clusters(tasks) if across else None
+        clusters = self._clusters(tasks) if self._over_clusters(job) else None
         return Reason(why, shortage(why, job, tasks, self.free_procs, self.memory_bytes, self.most_nodes, clusters))
 
     def _looked(self, job: Job) -> tuple[Why | None, Sequence[int], list[tuple[int, int]] | None]:
@@ -274,7 +273,7 @@ class Room:
         tasks = self.tasks(job)
         if job.procs > sum(tasks):
             return self._too_few(job), tasks, None
-        if self.clusters is not None or isinstance(job.shape, Components):
+        if self._over_clusters(job):
             return self._looked_over_clusters(job, tasks)
         if self.most_nodes < len(tasks) and job.procs > sum(nlargest(self.most_nodes, tasks)):
             return Why.SPREAD_OUT, tasks, None
@@ -302,6 +301,23 @@ class Room:
         if laid is None or (self.place.allows and not self.place.allows(self, job, laid)):
             return Why.NO_UNIFORM_SET, tasks, None
         return (Why.SPREAD_OUT if len(laid) > self.most_nodes else None), tasks, laid
+
+    def laid_over_clusters(
+        self, job: Job, tasks: Sequence[int], lay: Callable[[int, Sequence[int]], list[tuple[int, int]] | None]
+    ) -> list[tuple[int, int]] | None:
+        """(index of a node, tasks) of a job where so many fit on each node, each of its components on one cluster.
+
+        ``lay`` lays so many of them on nodes of one cluster, where so many fit on each. None: there is no place.
+        """
+        if not self._over_clusters(job):
+            return lay(job.procs, tasks)
+        clusters = self._clusters(tasks)
+        placed = clusters.placed(job, clusters.fitting(tasks, self.most_nodes), self.place.share_clusters)
+        return None if placed is None else clusters.laid(placed, tasks, lay)
+
+    def _over_clusters(self, job: Job) -> bool:
+        """Whether it matters on which clusters the nodes of a job are."""
+        return self.clusters is not None or isinstance(job.shape, Components)
 
     def _clusters(self, tasks: Sequence[int]) -> Clusters:
         return self.clusters or Clusters(("",), (0,) * len(tasks))
@@ -332,8 +348,8 @@ class Room:
         problem = self._too_much(job, allocation)
         if problem is None and self.place.allows and not self.place.allows(self, job, self.indices(allocation)):
             return "these nodes are no uniform set"
-        if problem is None and self.clusters is not None:
-            return self.clusters.misfit(job, self.indices(allocation), self.place.share_clusters)
+        if problem is None and self._over_clusters(job):
+            return self._clusters(self.procs).misfit(job, self.indices(allocation), self.place.share_clusters)
         return problem
 
     def _too_much(self, job: Job, allocation: Allocation) -> str | None:

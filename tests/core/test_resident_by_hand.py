@@ -315,6 +315,23 @@ def test_job_whose_node_moves_to_another_cluster_still_grows() -> None:
     assert made.holds(1) == [("a", 2, 2), ("b", 2, 2)]
 
 
+def test_folded_start_has_each_component_in_a_lab_of_its_own() -> None:
+    """Two components of two processes each on a processor of each lab; with one lab away there is no place."""
+    made = Machine(2, 2, clusters="xy", policy="fjt4")
+    made.submit(0, rigid(1, 1), rigid(2, 1), Job(3, 4, 100 * S, 0, shape=Components((2, 2)), long=True))
+    assert made.holds(3) == [("a", 2, 1), ("b", 2, 1)]
+    made.happen(1, ev.NodeDrained("b"))
+    made.happen(2, ev.JobEnded(3))
+    made.submit(3, Job(4, 2, 100 * S, 0, shape=Components((1, 1)), long=True))
+    assert made.state.explain(4).why is Why.NODES_AWAY
+
+
+def test_components_on_one_lab_are_refused_also_where_only_one_is_in_service() -> None:
+    room = Room(["a"], [4], [100], None, PLACES["first-fit"])
+    job = Job(1, 2, 100 * S, 0, shape=Components((1, 1)))
+    assert room.misfit(job, Allocation(2, on_nodes([("a", 2, 2)]).nodes)) == "components of 1+1 as 2 on the clusters"
+
+
 # what the machine refuses
 
 

@@ -158,12 +158,7 @@ def _folded_place(room: Room, job: Job, processes: int, fold: int) -> Allocation
         if job.memory_bytes:
             tasks = min(tasks, max(0, room.memory_bytes[index]) // job.memory_bytes)
         most.append(room.tasks_on(index, job, tasks, room.memory_bytes[index]))
-    if room.clusters is None:
-        laid = _on_freest(room, most, processes)
-    else:
-        fitting = room.clusters.fitting(most, room.most_nodes)
-        placed = room.clusters.placed(job.at(processes), fitting, room.place.share_clusters)
-        laid = placed and room.clusters.laid(placed, most, lambda width, here: _on_freest(room, here, width))
+    laid = room.laid_over_clusters(job.at(processes), most, lambda width, here: _on_freest(room, here, width))
     if laid is None or len(laid) > room.most_nodes:
         return None
     return on_nodes([(room.names[index], here, min(here, room.procs[index])) for index, here in sorted(laid)])

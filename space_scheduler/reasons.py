@@ -46,6 +46,8 @@ class Why(StrEnum):
     HELD = "held by its user or an operator"
     RELEASED = "released: waits in its old place"
     ACCEPTED = "accepted: no pass has decided about it yet"
+    SET_ASIDE = "set aside by the pass: planning fails with this job in it; it is tried again"
+    TRIED_AGAIN = "no longer set aside: planning does not fail with it"
     # a running job is changed by a plan
     SHRUNK = "shrunk: others need some of its processors"
     WIDENED = "widened: processors are free that it can use"
@@ -94,6 +96,7 @@ class Why(StrEnum):
     ENDED_BY_OWNER = "the owner of a node where it had tasks has ended it"
     CANNOT_END = "it is to end, and cannot be ended before what its processes wait for answers"
     WAKE = "a reservation falls due"
+    TRY_AGAIN = "a job that was set aside by the pass is tried again"
     OTHER = "a reason of another version"
 
     @classmethod

@@ -19,6 +19,8 @@ import hypothesis
 import pytest
 from hypothesis.internal.conjecture import providers
 
+from space_scheduler.machine import blame
+
 pytest_plugins = ("kit.second_chance",)
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -154,6 +156,22 @@ def wanted(config: pytest.Config, item: pytest.Item) -> bool:
 def folder_of(item: pytest.Item) -> str:
     """The folder of ``tests`` that the item is in."""
     return item.path.relative_to(ROOT / "tests").parts[0]
+
+
+@pytest.fixture
+def sets_aside() -> None:
+    """For tests that plant a job with which a pass fails: it is set aside, as outside of tests."""
+
+
+@pytest.fixture(autouse=True)
+def _failing_passes_raise(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere a pass that fails fails its test: no policy may have a job set aside unseen."""
+    if "sets_aside" not in request.fixturenames:
+        monkeypatch.setattr(blame, "without_culprits", _raised)
+
+
+def _raised(_attempt: object, _known: object, _new: object, error: Exception) -> None:
+    raise error
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

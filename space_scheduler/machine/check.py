@@ -17,6 +17,7 @@ from space_scheduler.policy.interface import (
     PlannedResize,
     PlannedStart,
 )
+from space_scheduler.policy.queue import JobQueue
 
 Records = Mapping[int, Record]
 
@@ -53,28 +54,28 @@ def placed(machine: MachineView, plan: Plan) -> Plan:
             continue
         allocation = change.allocation or room.placed(change.job)
         if allocation is None:
-            raise BadPlan(f"job {change.job.id} has no place on the nodes: {room.obstacle(change.job)}")
+            raise BadPlan(f"job {change.job.id} has no place on the nodes: {room.obstacle(change.job)}", change.job.id)
         room.take(change.job, allocation)
         changes.append(PlannedStart(change.job, change.reason, allocation))
     return Plan(changes, plan.memory, plan.wake_us, plan.told)
 
 
-def check(machine: MachineView, plan: Plan) -> None:
-    """Raise :class:`BadPlan` unless all of the plan can be applied."""
-    changed = _check_changes(machine, plan) if plan.changes else ()
-    now_us, waiting = machine.now_us, machine.jobs.queue.ids()
+def check(machine: MachineView, plan: Plan, queue: JobQueue) -> None:
+    """Raise :class:`BadPlan` unless all of the plan can be applied, which was made with this queue."""
+    changed = _check_changes(machine, plan, queue) if plan.changes else ()
+    now_us, waiting = machine.now_us, queue.ids()
     for job_id, promised_us, _ in plan.told:
         if job_id not in waiting or job_id in changed:
-            raise BadPlan(f"job {job_id} is told a start at {promised_us} µs, and does not wait")
+            raise BadPlan(f"job {job_id} is told a start at {promised_us} µs, and does not wait", job_id)
         if promised_us < now_us:
-            raise BadPlan(f"job {job_id} is told a start at {promised_us} µs, before now, {now_us} µs")
+            raise BadPlan(f"job {job_id} is told a start at {promised_us} µs, before now, {now_us} µs", job_id)
     if plan.wake_us is not None and plan.wake_us <= now_us:
         raise BadPlan(f"a wake-up at {plan.wake_us} µs is not after now, {now_us} µs")
 
 
-def _check_changes(machine: MachineView, plan: Plan) -> set[int]:
+def _check_changes(machine: MachineView, plan: Plan, queue: JobQueue) -> set[int]:
     """Check them one after the other, on what is left by those before; the jobs that are changed."""
-    queue, records, room = machine.jobs.queue, machine.jobs.records, machine.capacity.room()
+    records, room = machine.jobs.records, machine.capacity.room()
     free_procs = room.free_procs
     changed: set[int] = set()
     answered: set[int] = set()
@@ -97,7 +98,8 @@ def _check_changes(machine: MachineView, plan: Plan) -> set[int]:
                 problem = "the queue has another job of this number" if waits else "it is not in the queue"
             if problem:
                 raise BadPlan(
-                    f"job {job.id} ({allocation.procs} processors) cannot start with {free_procs} free: {problem}"
+                    f"job {job.id} ({allocation.procs} processors) cannot start with {free_procs} free: {problem}",
+                    job.id,
                 )
             free_procs -= allocation.procs
         else:
@@ -121,7 +123,7 @@ def _check_answer(change: PlannedAnswer, record: Record | None, answered: set[in
         problem = f"it cannot be given {change.given} more: {_present(record)} processes are there"
     answered.add(job_id)
     if problem:
-        raise BadPlan(f"job {job_id} cannot be answered: {problem}")
+        raise BadPlan(f"job {job_id} cannot be answered: {problem}", job_id)
 
 
 def _present(record: Record) -> int:
@@ -138,7 +140,7 @@ def _check_running(room: Free, change: PlannedResize | PlannedRequeue, records: 
         problem = _take(room, change, records)
     if problem:
         what = "be resized" if isinstance(change, PlannedResize) else "be queued again"
-        raise BadPlan(f"job {job_id} cannot {what}: {problem}")
+        raise BadPlan(f"job {job_id} cannot {what}: {problem}", job_id)
 
 
 def _width(job: Job, allocation: Allocation) -> str | None:

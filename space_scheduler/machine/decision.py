@@ -57,11 +57,20 @@ class DecidedAnswer(msgspec.Struct, frozen=True, gc=False, tag_field="change", t
 DecidedChange = DecidedStart | DecidedResize | DecidedRequeue | DecidedAnswer
 
 
+class DecidedAside(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A job that the pass has set aside, or tried again in vain; arguments of ``Aside.put``."""
+
+    job_id: int
+    problem: str
+    tried: bool = True
+
+
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     """A plan as it was applied at a Boundary.
 
     ``memory`` is the policy's new memory as plain values (``policy.memory``). ``forgotten``: it has one and declares no
-    type for it, so that it cannot be kept.
+    type for it, so that it cannot be kept. ``aside`` are the jobs that the pass was made without, ``back`` those that
+    were set aside before and took part in it.
     """
 
     changes: tuple[DecidedChange, ...] = ()
@@ -69,6 +78,8 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     wake_us: int | None = None
     told: tuple[tuple[int, int, Reason], ...] = ()
     forgotten: bool = False
+    aside: tuple[DecidedAside, ...] = ()
+    back: tuple[int, ...] = ()
 
 
 class _AnyFormat(Decision, frozen=True, omit_defaults=True):
@@ -84,13 +95,13 @@ def decoded(text: str) -> Decision:
     """A decision in a journal's words, of any format. Raises ``msgspec.DecodeError``."""
     found = _decoder.decode(text)
     changes = (*found.starts, *found.changes)
-    return Decision(changes, found.memory, found.wake_us, found.told, found.forgotten)
+    return Decision(changes, found.memory, found.wake_us, found.told, found.forgotten, found.aside, found.back)
 
 
-def decision_of(plan: Plan, policy: Policy) -> Decision:
-    """A plan of this policy that was applied, as plain values."""
+def decision_of(plan: Plan, policy: Policy, aside: tuple[DecidedAside, ...], back: tuple[int, ...]) -> Decision:
+    """A plan of this policy that was applied, as plain values; ``aside`` and ``back`` as :class:`Decision` has them."""
     memory, forgotten = memory_kept(plan.memory, policy)
-    return Decision(tuple(map(_decided, plan.changes)), memory, plan.wake_us, tuple(plan.told), forgotten)
+    return Decision(tuple(map(_decided, plan.changes)), memory, plan.wake_us, tuple(plan.told), forgotten, aside, back)
 
 
 def _decided(change: PlannedChange) -> DecidedChange:

@@ -86,8 +86,15 @@ def _promise(machine: MachineView, record: Record, now_us: int) -> dict[str, int
 
 def explain(machine: MachineView, record: Record, now_us: int) -> Reason:
     """Why a live job is where it is: what was decided; for a job that waits, what keeps it from starting now."""
+    if (aside := machine.jobs.aside.jobs.get(record.job.id)) is not None:
+        return aside.reason
     if record.state is not JobState.QUEUED:
         return awaits(record) if record.awaits_start else record.reason
+    return _waits(machine, record, now_us)
+
+
+def _waits(machine: MachineView, record: Record, now_us: int) -> Reason:
+    """What keeps a job that is in the queue from starting now."""
     job = record.job
     promise = _promise(machine, record, now_us)
     if blocked := _obstacle(machine, job):

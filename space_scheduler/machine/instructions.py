@@ -63,6 +63,18 @@ class Tell(Instruction, frozen=True, gc=False):
     reason: Reason
 
 
+class SetAside(Instruction, frozen=True, gc=False):
+    """Tell the user of a job, and operators, that passes leave it out, since it makes them fail: ``problem`` says how.
+
+    It waits as before, or keeps what it holds, and is tried again. Told once, not of each try.
+    """
+
+    job_id: int
+    problem: str
+    cause: AnyEvent
+    reason: Reason
+
+
 class RateChanged(Instruction, frozen=True, gc=False, omit_defaults=True, tag="Pace"):
     """From now on a job does so many millionths of what it does alone: its limit and its end are that much further off.
 
@@ -112,4 +124,4 @@ class SharePlan(Instruction, frozen=True, gc=False):
 
 
 #: All of them, for decoding: the tag says which.
-AnyInstruction = Start | Resize | Kill | SetTimer | Tell | RateChanged | SharePlan | Answer
+AnyInstruction = Start | Resize | Kill | SetTimer | Tell | RateChanged | SharePlan | Answer | SetAside

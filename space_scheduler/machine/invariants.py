@@ -27,11 +27,19 @@ def walk(machine: MachineView) -> None:
     keys = [machine.jobs.queue.key(job_id) for job_id in queued]
     assert keys == sorted(set(keys)), "the queue is out of order"
     assert len(queued) == len(machine.jobs.queue)
-    assert set(queued) == {i for i, record in machine.jobs.records.items() if record.state is JobState.QUEUED}
+    aside, records = machine.jobs.aside, machine.jobs.records
+    waiting = {job_id for job_id, record in records.items() if record.state is JobState.QUEUED}
+    assert set(queued) == waiting - {each.job_id for each in aside}
+    assert set(queued) | waiting == {job.id for _, job in machine.jobs.waiting()}
+    for each in aside:
+        assert each.job_id in records, f"{each} is not here"
+        assert (each.job_id in aside.held) == (records[each.job_id].state is JobState.HELD), f"{each}"
+        assert each.since_us <= each.tried_us <= machine.now_us, f"{each} at {machine.now_us} µs"
+        assert each.job_id not in waiting or records[each.job_id].promise_us is None, f"{each} is promised a start"
     ends = sorted((record.end_us, record.job.id, record.procs) for record in machine.jobs.running())
     assert ends == machine.jobs.ends, "the predicted ends differ from the records"
-    aside = [each for each in machine.changing.values() if each.awaits]
-    assert not aside or len(aside) < len(machine.changing), f"nobody gives back what {aside[0].job} awaits"
+    deferred = [each for each in machine.changing.values() if each.awaits]
+    assert not deferred or len(deferred) < len(machine.changing), f"nobody gives back what {deferred[0].job} awaits"
     for job_id, record in machine.jobs.records.items():
         assert record.job.id == job_id
         assert record.state not in TERMINAL, f"job {job_id} has ended and is still here"

@@ -3,36 +3,42 @@
 A job's life is one table, :data:`STEPS`: from which state to which a job may go
 (:data:`cosched.model.job.TRANSITIONS`), and what each step moves in the book. A job is in the queue while it is queued,
 in the index of predicted ends while it holds processors, and nowhere when it has ended. Nothing but a step moves it, so
-that queue, ends and records never tell of different lives.
+that queue, ends and records never tell of different lives. A job that the pass has set aside (``aside``) stays queued,
+and is not in the queue.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
 from typing import Final
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import TERMINAL, TRANSITIONS, Job, JobState
+from space_scheduler.machine.aside import Aside
 from space_scheduler.machine.events import Event
 from space_scheduler.machine.record import Record, UnknownJob
 from space_scheduler.on_nodes import FIELDS, Field
 from space_scheduler.policy.order import Order
-from space_scheduler.policy.queue import JobQueue
+from space_scheduler.policy.queue import Entry, JobQueue
 
 #: (predicted end, job id, processors) of a job that holds processors.
 End = tuple[int, int, int]
 
 
 class JobBook:
-    """The live jobs. ``ends`` is in order of time; ``ranks`` counts the jobs that came, in order of arrival."""
+    """The live jobs. ``ends`` is in order of time; ``ranks`` counts the jobs that came, in order of arrival.
 
-    __slots__ = ("ends", "queue", "ranks", "records")
+    ``aside`` are those that the pass has set aside, with when and why.
+    """
+
+    __slots__ = ("aside", "ends", "queue", "ranks", "records")
 
     def __init__(self, order: Order, alike_in: Collection[Field] = FIELDS) -> None:
         """``alike_in`` as for the queue: which fields make jobs alike."""
         self.records: dict[int, Record] = {}
         self.queue = JobQueue(order, alike_in)
         self.ends: list[End] = []
+        self.aside = Aside()
         self.ranks = 0
 
     def __getitem__(self, job_id: int) -> Record:
@@ -52,7 +58,9 @@ class JobBook:
         """Have a job again as it was."""
         job = record.job
         self.records[job.id] = record
-        if record.state is JobState.QUEUED:
+        if record.state is JobState.QUEUED and job.id in self.aside:
+            self.queue.entry(job, record.rank)  # an order that fails for it is told now, as with those in the queue
+        elif record.state is JobState.QUEUED:
             self.queue.add(job, record.rank)
         elif record.holds_processors:
             insort(self.ends, (record.end_us, job.id, record.procs))
@@ -96,6 +104,26 @@ class JobBook:
         self._forget_end(record)
         record.released = True
 
+    def set_aside(self, record: Record, problem: str, now_us: int, *, tried: bool) -> None:
+        """Passes leave a job out from now on, or for longer; arguments as ``Aside.put`` has them."""
+        if record.state is JobState.QUEUED and record.job.id not in self.aside:
+            self.queue.remove(record.job)
+        self.aside.put(record.job.id, problem, now_us, tried=tried)
+
+    def take_back(self, record: Record) -> None:
+        """A job that was set aside is back in its place."""
+        self.aside.drop(record.job.id)
+        if record.state is JobState.QUEUED:
+            self.queue.add(record.job, record.rank)
+
+    def waiting(self) -> Sequence[Entry]:
+        """The keys and the jobs that are queued, in order: also those that are set aside."""
+        aside = [self.records[each.job_id] for each in self.aside]
+        if not aside:
+            return self.queue.line()
+        queued = (each for each in aside if each.state is JobState.QUEUED)
+        return sorted((*self.queue.line(), *(self.queue.entry(each.job, each.rank) for each in queued)))
+
     def running(self) -> Iterator[Record]:
         """The jobs that hold processors, in the order in which they came."""
         return (record for record in self.records.values() if record.holds_processors)
@@ -111,10 +139,16 @@ class JobBook:
     # what steps move
 
     def _queue(self, record: Record) -> None:
-        self.queue.add(record.job, record.rank)
+        if record.job.id in self.aside:
+            self.aside.release(record.job.id)
+        else:
+            self.queue.add(record.job, record.rank)
 
-    def _set_aside(self, record: Record) -> None:
-        self.queue.remove(record.job)
+    def _hold(self, record: Record) -> None:
+        if record.job.id in self.aside:
+            self.aside.hold(record.job.id)
+        else:
+            self.queue.remove(record.job)
 
     def _start(self, record: Record) -> None:
         job = record.job
@@ -123,20 +157,24 @@ class JobBook:
         insort(self.ends, (record.end_us, job.id, record.allocation.procs))
 
     def _requeue(self, record: Record) -> None:
+        self.aside.drop(record.job.id)
         if not record.released:
             self._forget_end(record)
         self.queue.add(record.job, record.rank)
 
     def _end(self, record: Record) -> None:
+        self.aside.drop(record.job.id)
         if not record.released:
             self._forget_end(record)
         del self.records[record.job.id]
 
     def _withdraw(self, record: Record) -> None:
-        self.queue.remove(record.job)
-        del self.records[record.job.id]
+        if record.job.id not in self.aside:
+            self.queue.remove(record.job)
+        self._drop(record)
 
     def _drop(self, record: Record) -> None:
+        self.aside.drop(record.job.id)
         del self.records[record.job.id]
 
 
@@ -157,7 +195,7 @@ _PLACES: Final = {
     **dict.fromkeys(TERMINAL, _Place.GONE),
 }
 _MOVES: Final[dict[tuple[_Place, _Place], Move | None]] = {
-    (_Place.QUEUE, _Place.ASIDE): JobBook._set_aside,
+    (_Place.QUEUE, _Place.ASIDE): JobBook._hold,
     (_Place.QUEUE, _Place.ENDS): JobBook._start,
     (_Place.QUEUE, _Place.GONE): JobBook._withdraw,
     (_Place.ASIDE, _Place.QUEUE): JobBook._queue,

@@ -50,22 +50,25 @@ def submitted(machine: Machine, event: ev.JobSubmitted) -> list[Instruction]:
 
 def held(machine: Machine, event: ev.JobHeld) -> list[Instruction]:
     """A job leaves the queue until it is released."""
-    record = machine.jobs[event.job_id]
+    record, aside = machine.jobs[event.job_id], event.job_id in machine.jobs.aside
     machine.jobs.become(record, JobState.HELD, machine.now_us)
     record.decided(HELD, machine.now_us, event)
-    _withdrawn(machine, record, event)
+    _withdrawn(machine, record, event, known=not aside)
     return []
 
 
 def released(machine: Machine, event: ev.JobReleased) -> list[Instruction]:
-    """A held job is back at its place in the queue."""
+    """A held job is back at its place in the queue, or is tried again where the pass had set it aside."""
     record = machine.jobs[event.job_id]
     if record.state is not JobState.HELD:  # what starts waits again for another reason
         raise record.illegal(JobState.QUEUED, machine.now_us)
     machine.jobs.become(record, JobState.QUEUED, machine.now_us)
     record.decided(RELEASED, machine.now_us, event)
     machine.trigger = event
-    machine.changes.submitted.append(record.job)
+    if event.job_id in machine.jobs.aside:
+        machine.changes.due = True
+    else:
+        machine.changes.submitted.append(record.job)
     return []
 
 
@@ -84,15 +87,20 @@ def cancelled(machine: Machine, event: ev.JobCancelled) -> list[Instruction]:
     if record.allocation is not None:
         told = holdings.drop(machine, record, event) if record.awaits else []
         return [*told, machine.kill(record, CANCELLED, event)]
-    was_queued = record.state is JobState.QUEUED
+    was_queued, aside = record.state is JobState.QUEUED, event.job_id in machine.jobs.aside
     machine.jobs.become(record, JobState.CANCELLED, machine.now_us)
     if was_queued:
-        _withdrawn(machine, record, event)
+        _withdrawn(machine, record, event, known=not aside)
     return []
 
 
-def _withdrawn(machine: Machine, record: Record, event: ev.Event) -> None:
-    """A job has left the queue without a start: the policy is told of it only if it was told that the job came."""
+def _withdrawn(machine: Machine, record: Record, event: ev.Event, *, known: bool) -> None:
+    """A job has left the queue without a start: the policy is told of it only if it was told that the job came.
+
+    ``known``: it was not set aside, so that the policy may know it.
+    """
+    if not known:
+        return
     machine.trigger = event
     record.promise_us = None
     changes, job = machine.changes, record.job

@@ -152,6 +152,7 @@ class Machine:
     def kill(self, record: Record, reason: Reason, event: AnyEvent) -> Kill:
         """A job is to be ended; it holds what it holds until it is."""
         self.jobs.become(record, JobState.ENDING, self.now_us)
+        self.jobs.aside.drop(record.job.id)
         record.decided(reason, self.now_us, event)
         return Kill(record.job.id, event, reason)
 

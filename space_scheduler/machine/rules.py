@@ -51,4 +51,11 @@ class MachineRules(msgspec.Struct, frozen=True):
 
 
 class BadPlan(Failed):
-    """A policy planned what cannot be: nothing of the plan was applied."""
+    """A policy planned what cannot be: nothing of the plan was applied. ``job_id``: the job that it is about, if any.
+
+    Other errors of policies may have such an attribute, too.
+    """
+
+    def __init__(self, message: str, job_id: int | None = None) -> None:
+        super().__init__(message)
+        self.job_id = job_id

@@ -13,6 +13,7 @@ import msgspec
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job, JobState
 from cosched.model.node import Node, Owner
+from space_scheduler.machine.aside import Aside, SetAside
 from space_scheduler.machine.capacity import CountedCapacity
 from space_scheduler.machine.events import AnyEvent
 from space_scheduler.machine.machine import Machine
@@ -99,6 +100,8 @@ class SavedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trigger: AnyEvent | None = None
     memory: Any = None
     forgotten: bool = False
+    aside: tuple[SetAside, ...] = ()
+    aside_changes: int = 0
 
 
 def encode(machine: Machine, passes: int, memory: Any, forgotten: bool) -> SavedState:
@@ -130,6 +133,8 @@ def encode(machine: Machine, passes: int, memory: Any, forgotten: bool) -> Saved
         trigger=machine.trigger,  # type: ignore[arg-type]
         memory=memory,
         forgotten=forgotten,
+        aside=tuple(machine.jobs.aside),
+        aside_changes=machine.jobs.aside.changes,
     )
 
 
@@ -157,6 +162,8 @@ def decode(saved: SavedState, machine: Machine) -> None:
         machine.jobs.queue.tell_apart(nodes.bans)
         machine.see(nodes.members)  # what a job goes at depends on the clusters of its nodes
     machine.jobs.ranks = saved.ranks
+    held = {each.job.id for each in saved.jobs if each.state is JobState.HELD} if saved.aside else ()
+    machine.jobs.aside = Aside(saved.aside, saved.aside_changes, held)
     machine.programs.restore(saved.programs)
     for job in saved.jobs:
         record = _record(job)

@@ -6,16 +6,19 @@ batch runs one pass:
 1. Jobs whose predicted end has come and that are still here are predicted anew, or released by rule.
 2. Is nothing different since the last pass, there is none.
 3. The rates of jobs that share nodes follow what has changed; their ends move.
-4. The policy plans on a snapshot.
-5. The plan is checked with the function that planned it, and applied at once or not at all.
+4. The policy plans on a snapshot, and the plan is checked with the function that planned it. Where either fails, both
+   are done again without the jobs that make it fail (``blame``): those are set aside (``aside``). Some of those that
+   were set aside before are tried again.
+5. The plan is applied at once or not at all.
 6. The rates follow the starts.
 
 :meth:`SchedulerState.replay` takes the recorded decision in place of step 4, and asks nobody.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -25,11 +28,19 @@ from cosched.model.coscheduling import Receives
 from cosched.model.job import Job, JobState
 from cosched.model.time import FOREVER_US
 from space_scheduler.lookahead import Progress
-from space_scheduler.machine import check, explain, holdings, invariants, snapshot
+from space_scheduler.machine import blame, check, explain, holdings, invariants, snapshot
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.decision import Decision, decision_of, memory_found, memory_kept, plan_of
+from space_scheduler.machine.decision import (
+    DecidedAside,
+    DecidedStart,
+    Decision,
+    decision_of,
+    memory_found,
+    memory_kept,
+    plan_of,
+)
 from space_scheduler.machine.events import Boundary, RulesChanged
-from space_scheduler.machine.instructions import Instruction, SetTimer, Tell
+from space_scheduler.machine.instructions import Instruction, SetAside, SetTimer, Tell
 from space_scheduler.machine.lifecycle import JOB_EVENTS, Handler, past_their_ends
 from space_scheduler.machine.machine import Machine
 from space_scheduler.machine.named_capacity import NamedCapacity
@@ -54,6 +65,7 @@ from space_scheduler.policy.interface import (
     traits_of,
 )
 from space_scheduler.policy.place import place_of
+from space_scheduler.policy.queue import JobQueue
 from space_scheduler.progress import ALONE_PPM, end_us
 from space_scheduler.reasons import Reason, Why
 
@@ -66,6 +78,16 @@ def timer_due(machine: Machine, event: ev.TimerDue) -> list[Instruction]:
     machine.trigger = event
     machine.changes.due = True
     return []
+
+
+class _Moves(NamedTuple):
+    """Which jobs a pass sets aside, or tried again in vain, and which of those that were are back."""
+
+    aside: tuple[DecidedAside, ...] = ()
+    back: tuple[int, ...] = ()
+
+
+_NONE: Final = _Moves()
 
 
 class SchedulerState:
@@ -88,6 +110,7 @@ class SchedulerState:
         self.unread: tuple[Any, bool] | None = None
         self._rated: list[Instruction] = []  # of the pass that is being made
         self._applied: Plan | None = None
+        self._moves = _NONE  # of the pass that was applied
 
     def handle(self, event: ev.Event, now_us: int) -> list[Instruction]:
         """Take in one event. ``now_us`` never goes back.
@@ -131,15 +154,19 @@ class SchedulerState:
             return []
         if machine.rates is not None:
             self._follow_rates(event, machine.rates)
+        self._note_changes()
+        moves = _Moves(decided.aside, decided.back)
+        starts = [each.job_id for each in decided.changes if isinstance(each, DecidedStart)]
+        moved = self._move(moves, starts, event, changes=bool(decided.changes))
         plan, forgotten = plan_of(decided, self.machine.jobs, self.policy)
-        instructions = self._carry_out(plan, event)
+        instructions = moved + self._carry_out(self._prepared(plan, machine.jobs.queue, self._kept()), event, moves)
         if forgotten:
             machine.changes.disturbed = Why.RESTARTED
         return instructions
 
     def decision(self) -> Decision | None:
         """The plan that the last Boundary applied, as a record; None if it ran no pass."""
-        return None if self._applied is None else decision_of(self._applied, self.policy)
+        return None if self._applied is None else decision_of(self._applied, self.policy, *self._moves)
 
     def snapshot(self) -> SavedState:
         """Everything there is, as plain values."""
@@ -177,11 +204,129 @@ class SchedulerState:
             return []
         if machine.rates is not None:  # 3. rates
             self._follow_rates(event, machine.rates)
-        plan = self.policy.plan(self.view(changes))  # 4. plan
-        return self._carry_out(plan if self.unread is None else _withdrawing(plan, machine), event)
+        jobs, error = machine.jobs, None
+        if not jobs.aside.jobs:
+            try:
+                plan = self.policy.plan(self.view(changes))  # 4. plan and check
+                if self.unread is not None:
+                    plan = _withdrawing(plan, machine, jobs.queue)
+                plan = self._prepared(plan, jobs.queue)
+            except Exception as failed:  # a policy may raise anything
+                error = failed
+            else:
+                return self._carry_out(plan, event, _NONE)
+        self._note_changes()
+        plan, moves = self._planned(changes, error)
+        moved = self._move(moves, [start.job.id for start in plan.starts], event, changes=bool(plan.changes))
+        return moved + self._carry_out(self._trying_again(plan), event, moves)
 
-    def _carry_out(self, plan: Plan, event: Boundary) -> list[Instruction]:
+    def _planned(self, changes: Changes, error: Exception | None) -> tuple[Plan, _Moves]:
+        """A plan that can be applied, and the jobs that it was made without. Raises where no plan can be.
+
+        ``error``: how the plan failed in which all jobs take part that are not set aside (None: it was not made).
+        """
+        jobs = self.machine.jobs
+        due = jobs.aside.due(self.machine.now_us)
+        if error is None:
+            try:
+                plan = self._attempt(changes)
+            except Exception as failed:
+                error = failed
+            if error is None and not due:
+                return plan, _NONE
+        came = {job.id for job in changes.submitted}
+        queued = [job.id for job in jobs.queue]
+        known = [record.job.id for record in jobs.holding() if record.job.id not in jobs.aside]
+        known += [job_id for job_id in queued if job_id not in came]
+        new = [job_id for job_id in queued if job_id in came]
+        attempt = partial(self._attempt, changes)
+        if error is None:
+            found = blame.Found(plan, [*known, *new], {})
+        else:
+            found = blame.without_culprits(attempt, known, new, error)
+        if due:
+            found = blame.with_those_that_can(attempt, found, due)
+        aside = tuple(DecidedAside(job_id, *why) for job_id, why in sorted(found.blamed.items()))
+        return found.plan, _Moves(aside, tuple(sorted({*due}.intersection(found.part))))
+
+    def _attempt(self, changes: Changes, part: Collection[int] | None = None) -> Plan:
+        """The policy's plan, checked, with these jobs taking part (None: all but those that are set aside)."""
+        queue, kept = self.machine.jobs.queue, self._kept()
+        if part is not None:
+            queue, changes, kept = self._only(changes, {*part})
+        plan = self.policy.plan(self.view(changes, queue, kept))
+        if self.unread is not None:
+            plan = _withdrawing(plan, self.machine, queue)
+        return self._prepared(plan, queue, kept)
+
+    def _only(self, changes: Changes, part: set[int]) -> tuple[JobQueue, Changes, set[int]]:
+        """The queue of these jobs, what has changed in it, and the running jobs that are none of them."""
+        jobs = self.machine.jobs
+        kept = {record.job.id for record in jobs.holding()} - part
+        again = [jobs.records[each] for each in jobs.aside.jobs if each in part]
+        back = _in_order(record for record in again if record.allocation is None)
+        queue = jobs.queue.only(part, ((record.job, record.rank) for record in back))
+        came = {job.id for job in changes.submitted}
+        gone = [job for job in jobs.queue if job.id not in part and job.id not in came]
+        submitted = [job for job in changes.submitted if job.id in part] + [record.job for record in back]
+        found = replace(changes, submitted=submitted, withdrawn=[*changes.withdrawn, *gone])
+        return queue, found if found else replace(found, due=True), kept
+
+    def _kept(self) -> set[int]:
+        """The running jobs that are set aside: they keep what they hold."""
+        jobs = self.machine.jobs
+        return {each for each in jobs.aside.jobs if jobs.records[each].allocation is not None}
+
+    def _note_changes(self) -> None:
+        """Jobs that are set aside are tried again for what has happened."""
+        changes, aside = self.machine.changes, self.machine.jobs.aside
+        if aside.jobs and (changes.vacated or changes.released or changes.resized or changes.disturbed):
+            aside.changes += 1
+
+    def _move(self, moves: _Moves, starts: Collection[int], event: Boundary, *, changes: bool) -> list[Instruction]:
+        """Set jobs aside and take others back; ``starts`` are jobs that the plan starts, ``changes``: it has any."""
+        machine, jobs = self.machine, self.machine.jobs
+        cause, now_us = machine.trigger or event, machine.now_us
+        instructions: list[Instruction] = []
+        for job_id in moves.back:
+            record = jobs.records[job_id]
+            jobs.take_back(record)
+            if record.state is JobState.QUEUED and job_id not in starts:
+                record.decided(Reason(Why.TRIED_AGAIN), now_us, cause)
+                instructions.append(Tell(job_id, FOREVER_US, event, record.reason))
+        for each in moves.aside:
+            record, is_new = jobs.records[each.job_id], each.job_id not in jobs.aside
+            jobs.set_aside(record, each.problem, now_us, tried=each.tried)
+            if not is_new:
+                continue
+            reason = jobs.aside.jobs[each.job_id].reason
+            if record.state is JobState.QUEUED:
+                record.promise_us = None
+                record.decided(reason, now_us, cause)
+            instructions.append(SetAside(each.job_id, each.problem, event, reason))
+        if changes and jobs.aside.jobs:
+            jobs.aside.changes += 1
+        return instructions
+
+    def _trying_again(self, plan: Plan) -> Plan:
+        """The plan, with a wake-up when a job that is set aside is tried again, at the latest."""
         machine = self.machine
+        next_us = machine.jobs.aside.next_us()
+        if next_us is None:
+            return plan
+        pending = machine.timer_us if machine.timer_us is not None and machine.timer_us > machine.now_us else next_us
+        wakes_us = pending if plan.wake_us is None else plan.wake_us
+        return Plan(plan.changes, plan.memory, max(min(wakes_us, next_us), machine.now_us + 1), plan.told)
+
+    def _prepared(self, plan: Plan, queue: JobQueue, kept: Collection[int] = ()) -> Plan:
+        """The plan of a policy for this queue as it will be applied. Raises :class:`BadPlan` where it cannot be.
+
+        What it says of jobs that are ``kept`` as they are is passed over.
+        """
+        machine = self.machine
+        if kept:
+            changes = [change for change in plan.changes if change.job.id not in kept]
+            plan = Plan(changes, plan.memory, plan.wake_us, plan.told)
         if plan.changes:
             plan = check.in_order(plan, machine.jobs.records)
             if machine.nodes is not None:
@@ -190,10 +335,15 @@ class SchedulerState:
             plan = _answered(plan, machine)
         if machine.rules.resize_retry_us:
             plan = _waking(plan, machine)
+        if plan.changes or plan.told or plan.wake_us is not None:
+            self._check(plan, queue)
+        return plan
+
+    def _carry_out(self, plan: Plan, event: Boundary, moves: _Moves) -> list[Instruction]:
+        machine = self.machine
         instructions: list[Instruction] = []
         if plan.changes or plan.told or plan.wake_us is not None:
-            self._check(plan)  # 5. check and apply
-            instructions = self._apply(plan, event)
+            instructions = self._apply(plan, event)  # 5. apply
         if machine.rates is not None:  # 6. rates of those who share nodes with what starts
             self._follow_rates(event, machine.rates)
             instructions += self._rated
@@ -202,14 +352,14 @@ class SchedulerState:
             instructions += machine.turns.follow(machine.jobs, machine.nodes, event)
         self.passes += 1
         self.memory = plan.memory
-        self._applied = plan
+        self._applied, self._moves = plan, moves
         machine.trigger = self.unread = None
         machine.changes = Changes()  # not before: a pass that failed leaves what changed to the next one
         return instructions
 
-    def _check(self, plan: Plan) -> None:
+    def _check(self, plan: Plan, queue: JobQueue) -> None:
         """The plan against the machine, with the feasibility function that planned it."""
-        check.check(self.machine, plan)
+        check.check(self.machine, plan, queue)
 
     def _apply(self, plan: Plan, event: ev.AnyEvent) -> list[Instruction]:
         machine = self.machine
@@ -237,7 +387,9 @@ class SchedulerState:
         instructions += [Tell(job_id, promised_us, event, reason) for job_id, promised_us, reason in plan.told]
         if plan.wake_us is not None and plan.wake_us != machine.timer_us:
             machine.timer_us = plan.wake_us
-            instructions.append(SetTimer(plan.wake_us, event, Reason(Why.WAKE)))
+            aside = machine.jobs.aside
+            again = bool(aside.jobs) and plan.wake_us == aside.next_us() and aside.seen_all
+            instructions.append(SetTimer(plan.wake_us, event, Reason(Why.TRY_AGAIN if again else Why.WAKE)))
         return instructions
 
     def _follow_rates(self, event: Boundary, rates: Rates) -> None:
@@ -253,8 +405,8 @@ class SchedulerState:
         changes = self.machine.changes
         return changes if self.unread is None else replace(changes, disturbed=changes.disturbed or Why.RESTARTED)
 
-    def view(self, changes: Changes) -> Snapshot:
-        """The machine as the policy sees it."""
+    def view(self, changes: Changes, queue: JobQueue | None = None, kept: Collection[int] = ()) -> Snapshot:
+        """The machine as the policy sees it, with its queue or another; jobs that are ``kept`` cannot be resized."""
         machine = self.machine
         capacity, jobs = machine.capacity, machine.jobs
         nodes = None if machine.nodes is None else nodes_of(machine, machine.nodes)
@@ -262,19 +414,24 @@ class SchedulerState:
             machine.now_us,
             capacity.procs_total,
             capacity.free_procs,
-            jobs.queue,
+            jobs.queue if queue is None else queue,
             jobs.ends,
             changes,
             self.memory,
             nodes,
-            self._running,
+            partial(self._running, kept) if kept else self._running,
         )
 
-    def _running(self) -> list[RunningJob]:
+    def _running(self, kept: Collection[int] = ()) -> list[RunningJob]:
         machine = self.machine
         receives = {} if machine.turns is None else machine.turns.receives
         return [
-            _running_job(record, machine.now_us, Receives.POLLS in receives.get(record.job.id, ()))
+            _running_job(
+                record,
+                machine.now_us,
+                polls=Receives.POLLS in receives.get(record.job.id, ()),
+                kept=record.job.id in kept,
+            )
             for record in _in_order(machine.jobs.holding())
         ]
 
@@ -381,15 +538,15 @@ def _answered(plan: Plan, machine: Machine) -> Plan:
     return Plan((*plan.changes, *refusals), plan.memory, plan.wake_us, plan.told) if refusals else plan
 
 
-def _withdrawing(plan: Plan, machine: Machine) -> Plan:
+def _withdrawing(plan: Plan, machine: Machine, queue: JobQueue) -> Plan:
     """The plan of a policy that does not know what was promised: what it does not promise anew is not promised now."""
     spoken_of = {job_id for job_id, _, _ in plan.told} | {change.job.id for change in plan.changes}
     why = Reason(Why.RESTARTED)
     withdrawn = [
         (record.job.id, FOREVER_US, why)
         for record in machine.jobs.records.values()
-        if record.state is JobState.QUEUED
-        and record.promise_us not in (None, FOREVER_US)
+        if record.promise_us not in (None, FOREVER_US)
+        and record.job.id in queue
         and record.job.id not in spoken_of
     ]
     return Plan(plan.changes, plan.memory, plan.wake_us, (*plan.told, *withdrawn)) if withdrawn else plan
@@ -409,10 +566,10 @@ def _in_order(records: Iterable[Record]) -> list[Record]:
     return sorted(records, key=lambda record: record.rank)
 
 
-def _running_job(record: Record, now_us: int, polls: bool) -> RunningJob:
+def _running_job(record: Record, now_us: int, *, polls: bool, kept: bool) -> RunningJob:
     assert record.allocation is not None
     left_us = Fraction(holdings.work_left(record, now_us)) / ALONE_PPM
-    resizable = record.state is JobState.RUNNING and record.change is None and record.retry_us <= now_us
+    resizable = record.state is JobState.RUNNING and record.change is None and record.retry_us <= now_us and not kept
     return RunningJob(
         record.job,
         record.allocation,

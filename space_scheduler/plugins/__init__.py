@@ -205,7 +205,7 @@ class _Guarded:
         try:
             return method(*arguments)
         except (Exception, SystemExit) as error:
-            raise BadPlan(f"policy {self._name}: {_told(error)}") from error
+            raise BadPlan(f"policy {self._name}: {_told(error)}", getattr(error, "job_id", None)) from error
 
 
 class _SelfChecking(_Guarded):

@@ -44,6 +44,19 @@ class JobQueue:
         self._by_shape: dict[int, dict[Rest, deque[Entry]]] = {}
         self._apart: frozenset[int] = frozenset()
 
+    def only(self, job_ids: Collection[int], more: Iterable[tuple[Job, int]] = ()) -> "JobQueue":
+        """A queue of those of its jobs that are among these, and of others with their ranks."""
+        other = JobQueue(self._order)
+        other._kind, other._cpu, other._apart = self._kind, self._cpu, self._apart
+        for entry in self.line():
+            if entry[1].id in job_ids:
+                other._entries[entry[1].id] = entry
+                other._sorted.append(entry)
+                other._enter(entry)
+        for job, rank in more:
+            other.add(job, rank)
+        return other
+
     def tell_apart(self, users: Collection[int]) -> None:
         """From now on jobs of these users are alike to none of others: some nodes do not take them."""
         if self._apart == frozenset(users):
@@ -89,10 +102,13 @@ class JobQueue:
         """A queued job by its id."""
         return self._entries[job_id][1]
 
+    def entry(self, job: Job, rank: int) -> Entry:
+        """A job behind the key that it has here; ``rank`` is its place in the order of arrival and unique."""
+        return self._order(job, rank), job
+
     def add(self, job: Job, rank: int) -> None:
-        """Enter a job; ``rank`` is its place in the order of arrival and unique."""
-        key = self._order(job, rank)
-        entry = (key, job)
+        """Enter a job; ``rank`` as for :meth:`entry`."""
+        key, _ = entry = self.entry(job, rank)
         self._entries[job.id] = entry
         jobs = self._sorted
         if len(jobs) == self._first or jobs[-1][0] < key:

@@ -8,6 +8,7 @@ With ``ties=batch`` (the default) all events of an instant are handled and one p
 log: the rule of other simulators, for comparing job by job.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -44,6 +45,7 @@ __all__ = [
     "site_rules",
 ]
 
+_log = logging.getLogger(__name__)
 Observer = Callable[[int, Event, list[Instruction]], None]
 
 
@@ -139,16 +141,21 @@ class Simulation:
         return self._outcome(self._run.workload.only(slice(course.submitted)))
 
     def finish(self, observer: Observer | None = None, *, validate: bool = False) -> Outcome:
-        """Carry it on to its end. Raises as :func:`simulate` does."""
+        """Carry it on to its end. Raises as :func:`simulate` does, and warns of jobs that were set aside on the way."""
         state = self._state
         self._course.jobs = None
         drive(state, self._course, observer, validate=validate)
         if state.records:
-            first = next(iter(state.records))
+            aside = state.machine.jobs.aside.jobs
+            first = next(iter(aside or state.records))
+            problem = f": {aside[first].problem}" if aside else ""
             raise Stuck(
                 f"{len(state.records)} jobs wait and nothing can happen any more at {plain_seconds(state.now_us)} s; "
-                f"job {first}: {state.explain(first)}"
+                f"job {first}: {state.explain(first)}{problem}"
             )
+        if told := self._run.aside:
+            words = "passes failed with jobs, which were set aside for a time (%d of them): job %d: %s"
+            _log.warning(words, len({each.job_id for each in told}), told[0].job_id, told[0].problem)
         return self._outcome(self._run.workload)
 
     def _outcome(self, load: Workload) -> Outcome:

@@ -29,13 +29,15 @@ from space_scheduler.machine.events import (
     ResizeAsked,
     TimerDue,
 )
-from space_scheduler.machine.instructions import Instruction, Kill, RateChanged, Resize, SetTimer, Start, Tell
+from space_scheduler.machine.instructions import Instruction, Kill, RateChanged, Resize, SetAside, SetTimer, Start, Tell
 from space_scheduler.progress import ALONE_PPM, Rate, end_us, moves_data
 from space_scheduler.reasons import Reason, Why
 
 _CHUNK = 4096
 _BOUNDARY: Final = Boundary()
 _IDLE_WAKE_UPS = 100_000
+#: So often in a row jobs that are set aside are tried again though nothing has happened since they were tried last.
+_IDLE_TRIES = 1
 NOTHING: Final = Allocation(0)
 
 
@@ -89,6 +91,10 @@ class Run:
         self.entries = 0
         self.idle_wake_ups = 0
         self.timer_us = FOREVER_US
+        #: What was told of jobs that passes have set aside.
+        self.aside: list[SetAside] = []
+        #: How often in a row the timer was set for such a try, and nothing else happened.
+        self.idle_tries = 0
         #: Jobs that have changed while they ran: work left at a time, and the rate since.
         self.paced: dict[int, tuple[Rate, int, Rate]] = {}
         #: Of those, the entry of their end in the agenda: others of theirs are not their end any more.
@@ -127,7 +133,7 @@ class Run:
             if now_us < next_us:
                 self._count_wake_up()
             else:
-                self.idle_wake_ups = 0
+                self.idle_wake_ups = self.idle_tries = 0
             while submissions.next_us == now_us:
                 job = submissions.take()
                 self.rows[job.id] = submissions.done - 1
@@ -182,7 +188,9 @@ class Run:
         """What is there from the beginning."""
         return [NodesJoined(self.workload.procs_total)]
 
-    def carry_out(self, instructions: list[Instruction], now_us: int) -> list[Event]:
+    def carry_out(  # noqa: PLR0912 (every instruction of a simulation goes through it)
+        self, instructions: list[Instruction], now_us: int
+    ) -> list[Event]:
         """Start, resize and end jobs, have them go at the rates they are told, and note what else they are told."""
         launched: list[Event] = []
         for instruction in instructions:
@@ -195,7 +203,9 @@ class Run:
                 if self.promised_us[row] < 0 and instruction.promised_us < FOREVER_US:  # only the first one counts
                     self.promised_us[row] = instruction.promised_us
             elif isinstance(instruction, SetTimer):
-                self.timer_us = instruction.at_us
+                self.timer_us = self._timer_us(instruction)
+            elif isinstance(instruction, SetAside):
+                self.aside.append(instruction)
             elif isinstance(instruction, RateChanged):
                 if self.truth is None:
                     self.go_on(instruction.job_id, instruction.rate, now_us)
@@ -214,6 +224,11 @@ class Run:
         if self.truth is not None:
             self.truth.settle(now_us)
         return launched
+
+    def _timer_us(self, timer: SetTimer) -> int:
+        """When the timer is due: never where jobs that are set aside are tried in vain while nothing happens."""
+        self.idle_tries = self.idle_tries + 1 if timer.reason.why is Why.TRY_AGAIN else 0
+        return timer.at_us if self.idle_tries <= _IDLE_TRIES else FOREVER_US
 
     def start(self, start: Start, now_us: int) -> None:
         """A job is launched, and will end."""

@@ -10,7 +10,7 @@ from cosched.model.node import Node, Owner
 from cosched.model.time import FOREVER_US, plain_seconds
 from kit.loads import SECOND
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Instruction, Kill, RateChanged, Resize, SetTimer, Start, Tell
+from space_scheduler.machine.instructions import Instruction, Kill, RateChanged, Resize, SetAside, SetTimer, Start, Tell
 from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.policy.interface import Policy
 from space_scheduler.policy.presets import PRESETS, compose
@@ -182,11 +182,17 @@ def _line(instruction: Instruction) -> str:
         case Tell(job_id, promised_us, _, reason):
             when = "nothing promised" if promised_us == FOREVER_US else f"{plain_seconds(promised_us)} s"
             return f"tell {job_id} {when}: {_why(reason)}"
-        case RateChanged():
-            return f"pace {instruction.job_id} {float(instruction.rate) / 1_000_000:.3g}"
+        case RateChanged() | SetAside():
+            return _without_reason(instruction)
         case Resize(job_id, old, new, _, reason):
             return f"resize {job_id} from {_where(old)} to {_where(new)}: {_why(reason)}"
     raise AssertionError(f"no text for {instruction}")
+
+
+def _without_reason(instruction: RateChanged | SetAside) -> str:
+    if isinstance(instruction, SetAside):
+        return f"set aside {instruction.job_id}: {instruction.problem}"
+    return f"pace {instruction.job_id} {float(instruction.rate) / 1_000_000:.3g}"
 
 
 def _where(allocation: Allocation) -> str:

@@ -23,6 +23,7 @@ def dump(state: SchedulerState) -> dict[str, Any]:
         "memory": memory,
         "turns": None if state.machine.turns is None else state.machine.turns.saved(),
         "programs": state.machine.programs.saved(),
+        "aside": ([*jobs.aside], sorted(jobs.aside.held), jobs.aside.changes),
         "timer": state.machine.timer_us,
         "changes": (
             list(changes.submitted),

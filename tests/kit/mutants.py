@@ -1,12 +1,14 @@
 """Deliberately bad policies, machines and hosts: each is caught by a property that is named where it is used."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 from unittest.mock import patch
 
-from cosched.model.allocation import Allocation
+from msgspec import structs
+
+from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job, JobState
 from cosched.model.time import FOREVER_US
 from space_scheduler import feasibility
@@ -18,8 +20,18 @@ from space_scheduler.machine.machine import Machine
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.machine.state import SchedulerState
 from space_scheduler.policy.future import CountedFuture, KeptFuture, counted
-from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
+from space_scheduler.policy.interface import (
+    Plan,
+    PlannedResize,
+    PlannedStart,
+    Policy,
+    SelfChecking,
+    Snapshot,
+    traits_of,
+)
 from space_scheduler.policy.order import Order, fcfs
+from space_scheduler.policy.queue import JobQueue
+from space_scheduler.policy.reshape import resident
 from space_scheduler.policy.select import conservative
 from space_scheduler.policy.select.backfill import Backfill
 from space_scheduler.reasons import Reason, Why
@@ -115,6 +127,54 @@ class Told(Mutant):
         return self.answer
 
 
+class FailsFor:
+    """Another policy that fails for the jobs of which ``bad`` says so, while the queue, or what runs, has one, ``when``
+    the snapshot is such.
+
+    ``how``: it ``raises`` without the name of a job, ``names`` it, ``misplaces`` it (as a place that refuses what was
+    planned), or ``resizes`` one that runs to what it has already. ``plans`` counts what was asked of it, ``jobs`` how
+    many jobs waited then.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        bad: Callable[[Job], bool],
+        how: str = "raises",
+        when: Callable[[Snapshot], bool] = lambda snapshot: True,
+    ) -> None:
+        self.policy, self.bad, self.how, self.when = policy, bad, how, when
+        self.order = policy.order
+        self.shares, self.place, self.mpl, self.memory_type, self.alone_because, self.reshapes = traits_of(policy)
+        self.plans = self.jobs = 0
+
+    def plan(self, snapshot: Snapshot) -> Plan:
+        self.plans += 1
+        self.jobs += len(snapshot.queue)
+        if not self.when(snapshot):
+            return self.policy.plan(snapshot)
+        bad = next(filter(self.bad, snapshot.queue), None)
+        if bad is not None and self.how in ("raises", "names"):
+            error = ZeroDivisionError("division by zero")
+            if self.how == "names":
+                error.job_id = bad.id  # type: ignore[attr-defined]
+            raise error
+        plan = self.policy.plan(snapshot)
+        if self.how == "misplaces" and bad is not None:
+            changes = [change for change in plan.changes if change.job.id != bad.id]
+            nowhere = Allocation(1 << 20, (Share("nowhere", 1 << 20),) if snapshot.nodes else ())
+            return structs.replace(plan, changes=[*changes, PlannedStart(bad, FITS, nowhere)])
+        if self.how == "resizes":
+            kept = [each for each in snapshot.running() if self.bad(each.job) and each.resizable]
+            same = [PlannedResize(each.job, FITS, each.allocation) for each in kept]
+            return structs.replace(plan, changes=[*plan.changes, *same])
+        return plan
+
+    def validate(self, snapshot: Snapshot) -> None:
+        if isinstance(self.policy, SelfChecking):
+            self.policy.validate(snapshot)
+
+
 # --- single lines of the backfilling policies -------------------------------------------------------------------------
 
 
@@ -144,6 +204,13 @@ def shadow_ignored() -> Iterator[None]:
 def extra_not_decremented() -> Iterator[None]:
     """The extra processors are given away again and again."""
     with patch.object(CountedFuture, "_spend_extra", lambda *_: None):
+        yield
+
+
+@contextmanager
+def sleepers_anywhere() -> Iterator[None]:
+    """Equipartition places what cannot be: sleeping processes of a job on nodes of any cluster. (It was so.)"""
+    with patch.object(resident, "started", resident._started):
         yield
 
 
@@ -198,24 +265,24 @@ def schedule_order_reversed() -> Iterator[None]:
 class Gullible(SchedulerState):
     """Applies what it is told, unchecked."""
 
-    def _check(self, plan: Plan) -> None:
+    def _check(self, plan: Plan, queue: JobQueue) -> None:
         pass
 
 
 class HalfApplier(SchedulerState):
     """Checks start by start, when some are already applied."""
 
-    def _check(self, plan: Plan) -> None:
+    def _check(self, plan: Plan, queue: JobQueue) -> None:
         pass
 
     def _apply(self, plan: Plan, event: Event) -> list[Instruction]:
         done: list[Instruction] = []
         for start in plan.changes:
             one = Plan([start], plan.memory)
-            super()._check(one)
+            super()._check(one, self.queue)
             done += super()._apply(one, event)
         rest = Plan((), plan.memory, plan.wake_us, plan.told)
-        super()._check(rest)
+        super()._check(rest, self.queue)
         return done + super()._apply(rest, event)
 
 

@@ -19,6 +19,7 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.state import BadPlan, SchedulerState
 from space_scheduler.policy.interface import Plan, PlannedRequeue, PlannedResize, PlannedStart, Snapshot
 from space_scheduler.policy.order import fcfs
+from space_scheduler.policy.queue import JobQueue
 from space_scheduler.reasons import Reason, Why
 
 RESERVED = Reason(Why.RESERVED)
@@ -311,10 +312,10 @@ def test_one_feasibility_function_plans_applies_and_explains(running: list[int],
 
 def test_another_feasibility_at_application_would_be_found() -> None:
     class Generous(SchedulerState):
-        def _check(self, plan: Plan) -> None:
+        def _check(self, plan: Plan, queue: JobQueue) -> None:
             self.machine.capacity.free_procs += 1
             try:
-                super()._check(plan)
+                super()._check(plan, queue)
             finally:
                 self.machine.capacity.free_procs -= 1
 

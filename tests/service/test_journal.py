@@ -86,8 +86,9 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     Journal(path).close()
     with closing(sqlite3.connect(path)) as db:
-        db.execute("PRAGMA user_version=5")
-    with pytest.raises(JournalRefused, match="its format is 5, this software knows up to 4"):
+        db.execute(f"PRAGMA user_version={schema.VERSION + 1}")
+    words = f"its format is {schema.VERSION + 1}, this software knows up to {schema.VERSION}"
+    with pytest.raises(JournalRefused, match=words):
         Journal(path)
 
 
@@ -146,7 +147,9 @@ def test_a_journal_of_format_1_that_cannot_be_written_stays_as_it_is(
     path = of_format_1(tmp_path / "journal.db")
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(JournalUnwritable, match="cannot be brought to format 4: database is locked"):
+        with pytest.raises(
+            JournalUnwritable, match=f"cannot be brought to format {schema.VERSION}: database is locked"
+        ):
             Journal(path)
     assert tables_and_format(path)[1] == 1
     Driven(path).crash()

@@ -46,4 +46,4 @@ def _first_waiting(state: SchedulerState) -> SavedState:
         return saved
     first = {job.id for _, job in line[:MOST_WAITING]}
     jobs = tuple(each for each in saved.jobs if each.state is not JobState.QUEUED or each.job.id in first)
-    return msgspec.structs.replace(saved, jobs=jobs, changes=SavedChanges(), memory=None, forgotten=True)
+    return msgspec.structs.replace(saved, jobs=jobs, aside=(), changes=SavedChanges(), memory=None, forgotten=True)

@@ -76,6 +76,14 @@ ALL: Final = (
         "Scheduling passes of {{ $labels.instance }} fail; they are tried again. Jobs that run go on.",
     ),
     Alert(
+        "CoschedJobSetAside",
+        "warning",
+        _MINUTE_S,
+        lambda pace: f"{series.JOBS_SET_ASIDE.name} > 0",
+        "Jobs are set aside by the pass",
+        "Planning of {{ $labels.instance }} fails with {{ $value }} jobs, which are left out. Others start.",
+    ),
+    Alert(
         "CoschedSchedulerLag",
         "warning",
         5 * _MINUTE_S,

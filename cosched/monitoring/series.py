@@ -92,6 +92,9 @@ def _histogram(name: str, words: str, buckets: tuple[float, ...], *labels: Label
 # jobs and the queue
 
 JOBS: Final = _gauge("cosched_jobs", "Jobs alive.", _ALIVE)
+JOBS_SET_ASIDE: Final = _gauge(
+    "cosched_jobs_set_aside", "Jobs that passes leave out, since planning fails with them; they are tried again."
+)
 JOBS_ENDED: Final = _counter("cosched_jobs_ended_total", "Jobs that have ended, in all starts of the service.", _ENDED)
 JOB_PROCESSES: Final = _gauge("cosched_job_processes", "Processes of jobs that hold nodes.")
 JOB_PROCS: Final = _gauge("cosched_job_procs", "Processors that they have.")

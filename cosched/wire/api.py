@@ -484,6 +484,7 @@ class ClusterDoc(msgspec.Struct, frozen=True, kw_only=True):
     queued: int
     running: int
     restart: RestartDoc = RestartDoc()
+    set_aside: int = 0  # jobs that passes leave out, since planning fails with them
 
 
 class PolicyRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

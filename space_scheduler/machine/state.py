@@ -545,9 +545,7 @@ def _withdrawing(plan: Plan, machine: Machine, queue: JobQueue) -> Plan:
     withdrawn = [
         (record.job.id, FOREVER_US, why)
         for record in machine.jobs.records.values()
-        if record.promise_us not in (None, FOREVER_US)
-        and record.job.id in queue
-        and record.job.id not in spoken_of
+        if record.promise_us not in (None, FOREVER_US) and record.job.id in queue and record.job.id not in spoken_of
     ]
     return Plan(plan.changes, plan.memory, plan.wake_us, (*plan.told, *withdrawn)) if withdrawn else plan
 

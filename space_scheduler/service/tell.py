@@ -5,7 +5,7 @@ import re
 
 from cosched.model.time import seconds
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Instruction, Kill, Resize, SharePlan, Start, Tell
+from space_scheduler.machine.instructions import Instruction, Kill, Resize, SetAside, SharePlan, Start, Tell
 from space_scheduler.reasons import Reason
 from space_scheduler.service.api.documents import When, promised
 from space_scheduler.service.journal.records import Committed
@@ -19,7 +19,10 @@ def tell(log: Log, committed: Committed, when: When) -> None:
         fields = _of_event(event)
         log.of(_subject(fields), "info", _words(event), seq=committed.seq, **fields, **_ends(committed))
     for instruction in committed.instructions:
-        _decision(log, instruction, when)
+        if isinstance(instruction, SetAside):
+            log.warn("job set aside by the pass", job=instruction.job_id, why=instruction.problem)
+        else:
+            _decision(log, instruction, when)
 
 
 def _words(event: ev.Event) -> str:

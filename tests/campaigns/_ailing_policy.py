@@ -1,4 +1,4 @@
-"""First come, first served, but for what a file beside this one tells: ``fails`` or ``slow``."""
+"""First come, first served, but for what a file beside this one tells: ``fails``, ``refuses`` or ``slow``."""
 
 import time
 from pathlib import Path
@@ -20,6 +20,8 @@ class Ailing:
         """Start whoever fits."""
         if (_HERE / "fails").exists():
             raise RuntimeError("told to fail")
+        if (_HERE / "refuses").exists() and snapshot.queue.head() is not None:
+            raise RuntimeError("told to refuse every job")
         if (_HERE / "slow").exists():
             time.sleep(_SLOW_S)
         free, starts = snapshot.free_procs, []

@@ -196,6 +196,14 @@ def policy_fails(site: Site) -> Iterator[None]:
 
 
 @contextmanager
+def job_set_aside(site: Site) -> Iterator[None]:
+    """The policy raises while any job waits."""
+    with site.told("refuses"):
+        site.submit()
+        yield
+
+
+@contextmanager
 def scheduler_lag(site: Site) -> Iterator[None]:
     """Its passes take a second, and what comes meanwhile waits."""
     with site.told("slow"), site.again_and_again(site.submit, 0.3):
@@ -327,6 +335,7 @@ CASES = {
     "CoschedJournalFull": Case(journal_full),
     "CoschedJournalFilling": Case(journal_filling),
     "CoschedPolicyFails": Case(policy_fails),
+    "CoschedJobSetAside": Case(job_set_aside),
     "CoschedSchedulerLag": Case(scheduler_lag),
     "CoschedQueueStuck": Case(queue_stuck),
     "CoschedAgentLost": Case(agent_lost, "node2"),

@@ -176,7 +176,8 @@ def _later(after_s: float, call: Callable[[], None]) -> None:
 class Live:
     """A service whose operator runs the tests, its files, and its one node."""
 
-    def __init__(self, place: Path, procs: int = 4) -> None:
+    def __init__(self, place: Path, procs: int = 4, policy: str = "easy") -> None:
+        """``policy`` may be a module's in the folder ``policies`` of the place."""
         self.place = place
         self.socket = place / "s.sock"
         self.identity = place / "identity"
@@ -194,6 +195,8 @@ class Live:
             "operators": [pwd.getpwuid(os.geteuid()).pw_name],
             "pass_interval": "10ms",
             "max_time": "2h",
+            "policy": policy,
+            "policy_directory": str(place / "policies"),
         }
         self.settings.write_text(json.dumps(settings))
         self._log = place / "log"
@@ -235,9 +238,9 @@ class Live:
 
 
 @contextlib.contextmanager
-def live(place: Path) -> Iterator[Live]:
-    """A service in an empty directory, stopped at the end."""
-    service = Live(place)
+def live(place: Path, policy: str = "easy") -> Iterator[Live]:
+    """A service in a directory of its own, stopped at the end; ``policy`` as :class:`Live` has it."""
+    service = Live(place, policy=policy)
     try:
         yield service
     finally:

@@ -99,6 +99,13 @@ CASES = {
         {},
         "Scheduling passes of head:7420 fail; they are tried again. Jobs that run go on.",
     ),
+    "CoschedJobSetAside": Case(
+        {series("cosched_jobs_set_aside"): "0x4 2x30"},
+        {series("cosched_jobs_set_aside"): "0x4 2x2 0x30"},
+        "5m",
+        {},
+        "Planning of head:7420 fails with 2 jobs, which are left out. Others start.",
+    ),
     "CoschedSchedulerLag": Case(
         slow("cosched_journal_commit_seconds", "0+90x100", "0+100x100"),
         slow("cosched_journal_commit_seconds", "0+1000x100", "0+1001x100")

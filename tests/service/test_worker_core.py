@@ -132,6 +132,20 @@ def test_a_policy_that_fails_is_asked_again_later_and_later(carried: Carried) ->
         assert "Decide" in carried.follow(rules.turn([]))
 
 
+def test_question_that_breaks_is_its_askers_and_the_state_stays(carried: Carried) -> None:
+    """One job that cannot be explained: each list of the queue would have the state built anew from the journal."""
+    rules = WorkerCore(50_000)
+    breaks, after = work(decides=False, reads=True), work()
+    outcomes: dict[int, fx.Outcome] = {id(breaks): fx.Broke(KeyError("shape"))}
+    carried.outcomes[fx.Apply] = lambda effect: outcomes.get(id(effect.work), fx.Applied("done"))
+    effects = carried.follow(rules.turn([breaks, after]))
+    assert "Recover" not in effects
+    assert "Say" in effects
+    told = {id(each.work): each for each in carried.answers}
+    assert str(told[id(breaks)].error) == "KeyError: 'shape'"
+    assert told[id(after)].value == "done"
+
+
 def test_what_breaks_the_core_is_undone_and_what_came_before_it_is_kept(carried: Carried) -> None:
     rules = WorkerCore(50_000)
     before, breaks, after = work(), work(), work()

@@ -118,6 +118,10 @@ def _service(client: Client, cluster: ClusterDoc, asked: datetime) -> Iterator[C
         advice = "what runs goes on; free the disk of its state directory, or see its log"
         yield Check("service", "fail", f"{about}; takes no jobs: {cluster.note or 'no reason given'}", advice)
     yield _restart(cluster)
+    if cluster.set_aside:
+        found = f"{cluster.set_aside} are left out of passes, which fail with them; others start"
+        advice = "'cosched queue' names them, 'cosched explain JOB' has the error: docs/guide/runbooks.md"
+        yield Check("jobs set aside", "warn", found, advice)
     same = cluster.version == cosched.__version__
     advice = "upgrade the older one: client and service speak version 1 of the API, and may differ in what they know"
     found = f"service {cluster.version}, this command {cosched.__version__}"

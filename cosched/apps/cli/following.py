@@ -17,6 +17,8 @@ _PATIENCE_S: Final = 120.0
 _SHORTEST_POLL_S: Final = 0.25
 _TELLING_POLL_S: Final = 2.0
 _LONGEST_POLL_S: Final = 20.0
+#: Of a reason: the pass leaves the job out.
+_SET_ASIDE: Final = "set_aside"
 
 Answer = TypeVar("Answer")
 
@@ -50,12 +52,15 @@ class Patient:
 def to_end(client: Client, job_id: int, each: Callable[[Step], None] | None = None) -> JobDoc:
     """Wait until a job has ended; ``each`` gets every step of its life after the first.
 
+    It is said on standard error when the pass has set the job aside.
     Raises :class:`NoAnswer` when the service stays away.
     """
     patient = Patient()
+    was_aside = tell_aside(patient(partial(client.job, job_id)))
     told, poll_s = 1, _SHORTEST_POLL_S if each else _LONGEST_POLL_S
     while True:
         job = patient(partial(client.wait, job_id, poll_s))
+        was_aside = tell_aside(job, known=was_aside)
         if each:
             for step in job.history[told:]:
                 each(step)
@@ -63,6 +68,14 @@ def to_end(client: Client, job_id: int, each: Callable[[Step], None] | None = No
         told = max(told, len(job.history))
         if ended(job):
             return job
+
+
+def tell_aside(job: JobDoc, *, known: bool = False) -> bool:
+    """Say on standard error that the pass has set a job aside, unless that is known; whether it has."""
+    aside = job.reason is not None and job.reason.why == _SET_ASIDE
+    if aside and not known:
+        click.echo(f"cosched: job {job.job_id} is {job.state}: {because(job.reason)}", err=True)
+    return aside
 
 
 def tell(job_id: int) -> Callable[[Step], None]:

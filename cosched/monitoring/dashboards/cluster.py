@@ -36,15 +36,22 @@ _NOW = (
         alerts=("CoschedPolicyFails",),
     ),
     number(
+        title="Jobs set aside",
+        description="Jobs that passes leave out, since planning fails with them. Others start.",
+        width=3,
+        queries=(Query(most(series.JOBS_SET_ASIDE), "set aside"),),
+        alerts=("CoschedJobSetAside",),
+    ),
+    number(
         title="Nodes",
         description="Nodes of the allow-list, by state.",
-        width=8,
+        width=6,
         queries=(Query(total(series.NODES, "state"), "{{state}}"),),
     ),
     number(
         title="Jobs",
         description="Jobs that wait, run, or are on their way from the one to the other.",
-        width=7,
+        width=6,
         queries=(Query(total(series.JOBS, "state"), "{{state}}"),),
     ),
     Panel(

@@ -5,6 +5,7 @@ Each handler's contract is its route's in :mod:`~.openapi`. Who asks is who the 
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
@@ -15,7 +16,7 @@ import cosched
 from cosched.config.cluster import ClusterConfig
 from cosched.config.convert import convert
 from cosched.config.units import size_bytes
-from cosched.errors import BadInput, nearest
+from cosched.errors import BadInput, Failed, nearest
 from cosched.model.job import TERMINAL, Job, JobState
 from cosched.model.time import us
 from cosched.wire import api as docs
@@ -321,6 +322,7 @@ class Api:
                 procs=view.procs_total,
                 free_procs=max(0, view.free_procs),
                 queued=sum(view.waiting.values()),
+                set_aside=len(view.aside),
                 running=sum(alive.get(each, 0) for each in (JobState.STARTING, JobState.RUNNING, JobState.ENDING)),
                 restart=self.comparison.document(),
             )
@@ -368,14 +370,15 @@ class Api:
         return answer(docs.JobList(shown))
 
     async def _document(self, record: JobRecord, caller: Caller, *, explained: bool = True) -> docs.JobDoc:
-        clock, present = self.host.clock, None
-        if explained and record.state in _CHANGING:
-            found = await self.host.explain(record.id)
-            later = record.state is JobState.QUEUED or found.decided_us > (record.start_us or 0)
-            present = found.reason if later and found.state is record.state else None  # else it has gone on meanwhile
-        own = caller.may_change(record.user)
+        clock, present, own = self.host.clock, None, caller.may_change(record.user)
+        aside = self.host.view().aside.get(record.id)
+        if aside is None and explained and record.state in _CHANGING:
+            with suppress(Failed):  # one job that cannot be explained hides no list: its last step has a reason, too
+                found = await self.host.explain(record.id)
+                later = record.state is JobState.QUEUED or found.decided_us > (record.start_us or 0)
+                present = found.reason if later and found.state is record.state else None  # it has gone on meanwhile
         found_doc = documents.job_doc(
-            record, clock.when, clock.now_us(), own=own, present=present, reshaping=self._reshaping
+            record, clock.when, clock.now_us(), own=own, present=present, reshaping=self._reshaping, aside=aside
         )
         paused = paused_for(caller, paused_on(record, self.book, self.config))
         return msgspec.structs.replace(

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
+from msgspec import structs
+
 from cosched.model.job import JobState
 from cosched.model.time import FOREVER_US, seconds
 from cosched.model.width import Components, Flexible, Range
@@ -18,8 +20,9 @@ from cosched.wire.api import (
     Step,
     WhyDoc,
 )
+from space_scheduler.machine.aside import AGAIN, SetAside
 from space_scheduler.machine.explain import promise_to_come
-from space_scheduler.reasons import Reason
+from space_scheduler.reasons import Reason, Why
 from space_scheduler.service.core.sizing import NOT_RESHAPED
 from space_scheduler.service.journal.records import Explained, JobRecord, Transition
 from space_scheduler.service.launch.efforts import total
@@ -56,15 +59,25 @@ def worded(reason: Reason, when: When) -> str:
 
 
 def job_doc(
-    record: JobRecord, when: When, now_us: int, *, own: bool, present: Reason | None = None, reshaping: bool = False
+    record: JobRecord,
+    when: When,
+    now_us: int,
+    *,
+    own: bool,
+    present: Reason | None = None,
+    reshaping: bool = False,
+    aside: SetAside | None = None,
 ) -> JobDoc:
     """A job. ``own``: for its user or an operator; others do not see where it works, what it wrote and how it failed.
 
     ``present``: why it is in its state now, where that is more than the reason of its last step. ``reshaping``: the
-    policy gives jobs other shapes.
+    policy gives jobs other shapes. ``aside``: the pass has set the job aside.
     """
     submission, facts, held = record.submission, record.facts, record.allocation
     reason = present or (record.history[-1].reason if record.history else None)
+    why = why_doc(reason, when) if reason else None
+    if aside is not None:
+        why = with_problem(why_doc(aside.reason, when), aside.problem if own else "")
     start_us, end_us = record.start_us, record.end_us
     wait_end_us = start_us if start_us is not None else end_us if end_us is not None else now_us
     run_end_us = end_us if end_us is not None else now_us
@@ -74,7 +87,7 @@ def job_doc(
         name=submission.name,
         user=record.user,
         state=record.state.value,
-        reason=why_doc(reason, when) if reason else None,
+        reason=why,
         tasks=submission.tasks if held is None else held.processes,
         cpus=None if held is None else held.procs,
         shape=shape_doc(record, reshaping=reshaping),
@@ -162,7 +175,9 @@ def explanation(record: JobRecord, explained: Explained, when: When, *, own: boo
     reason, note, cause = explained.reason, explained.note if own else "", explained.cause
     text = note or cause or explained.state.value
     document = why_doc(reason, when) if reason else WhyDoc(explained.state.value.replace(" ", "_"), text)
-    if note and reason:
+    if reason is not None and reason.why is Why.SET_ASIDE:
+        document, cause = with_problem(document, note), f"{cause}; {AGAIN}"
+    elif note and reason:
         cause = f"{cause}: {note}" if cause else note
     return Explanation(
         record.id,
@@ -185,6 +200,11 @@ def explanation(record: JobRecord, explained: Explained, when: When, *, own: boo
             for each in explained.nodes
         ],
     )
+
+
+def with_problem(why: WhyDoc, problem: str) -> WhyDoc:
+    """Why a job is set aside, with the error that it causes, where the reader may know it."""
+    return structs.replace(why, text=f"{why.text}: {problem}") if problem else why
 
 
 def iso(when: When, core_us: int) -> str:

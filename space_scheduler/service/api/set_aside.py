@@ -14,6 +14,7 @@ from cosched.config.cluster import ClusterConfig
 from cosched.model.job import JobState
 from cosched.wire.api import SetAsideDoc
 from cosched.wire.messages import EXPIRED, NO_GUARD
+from space_scheduler.machine.aside import AGAIN
 from space_scheduler.reasons import Why
 from space_scheduler.service.access.callers import Caller
 from space_scheduler.service.api.documents import When, iso
@@ -182,7 +183,22 @@ def _held(known: Known) -> Iterator[SetAsideDoc]:
             )
 
 
+def _failing(known: Known) -> Iterator[SetAsideDoc]:
+    """Jobs with which passes fail, and which these leave out."""
+    for job_id, each in known.view.aside.items():
+        record = known.view.jobs.get(job_id)
+        yield SetAsideDoc(
+            kind="job",
+            name=str(job_id),
+            user="" if record is None else record.user,
+            what=f"the pass fails with it: {each.problem}",
+            by="policy",
+            since=iso(known.when, each.since_us),
+            back=AGAIN,
+        )
+
+
 #: Each gives the rows of one kind of thing that is set aside.
 _SOURCES: Final[tuple[Callable[[Known], Iterator[SetAsideDoc]], ...]] = (
-    _service, _policy, _nodes, _banned, _launches, _stalled, _held,
+    _service, _policy, _nodes, _banned, _launches, _stalled, _failing, _held,
 )  # fmt: skip

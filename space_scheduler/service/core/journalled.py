@@ -20,7 +20,7 @@ from cosched.model.time import FOREVER_US, US_PER_S
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.explain import promise_to_come
-from space_scheduler.machine.instructions import Instruction, Kill, Resize, Start, Tell
+from space_scheduler.machine.instructions import Instruction, Kill, Resize, SetAside, Start, Tell
 from space_scheduler.machine.record import Record, UnknownJob
 from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.machine.turns import SavedTurns
@@ -404,7 +404,8 @@ class JournalledCore:
         record = self.state.records.get(job_id)
         if record is not None:
             reason, cause = self.state.explain(job_id, now_us), caused(record.cause) if record.cause else ""
-            note = self.records[job_id].history[-1].note
+            aside = self.state.machine.jobs.aside.jobs.get(job_id)
+            note = aside.problem if aside is not None else self.records[job_id].history[-1].note
             nodes = tuple(self.state.explain_nodes(job_id, owners=owners))
             promise_us = promise_to_come(record.promise_us, now_us)
             return Explained(record.state, reason, record.decided_us, cause, note, promise_us, nodes)
@@ -433,7 +434,7 @@ class JournalledCore:
             seq=self.journal.seq,
             now_us=self.journal.last_us,
             jobs=self.records.copy(),
-            line=state.queue.line(),
+            line=state.machine.jobs.waiting(),
             waiting=+self.waiting,
             alive=+self.alive,
             procs_total=state.procs_total,
@@ -444,6 +445,7 @@ class JournalledCore:
             accepting=accepting,
             problem=problem,
             out_since_us=state.out_since_us(),
+            aside=dict(state.machine.jobs.aside.jobs),
         )
 
 
@@ -482,7 +484,7 @@ _LOST: Final = (Why.NODE_LOST, Why.ENDED_BY_OWNER)
 def _job_of(instruction: Instruction) -> int | None:
     if isinstance(instruction, Start):
         return instruction.job.id
-    return instruction.job_id if isinstance(instruction, Resize | Kill | Tell) else None
+    return instruction.job_id if isinstance(instruction, Resize | Kill | Tell | SetAside) else None
 
 
 def _reason(record: Record, state: JobState) -> Reason | None:

@@ -135,6 +135,9 @@ class WorkerCore:
                 done.append(Answer(work, outcome.answer))
             elif isinstance(outcome, Misfit):
                 failed.append(Answer(work, error=outcome.error))
+            elif isinstance(outcome, Broke) and work.reads:
+                yield Say(logging.ERROR, f"a question was not answered: {outcome.error}", outcome.error)
+                failed.append(Answer(work, error=_named(outcome.error)))
             else:
                 # it may have been left half done (a user's policy orders the queue): keep what came before it
                 assert isinstance(outcome, Broke)

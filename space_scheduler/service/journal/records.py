@@ -13,6 +13,7 @@ from cosched.model.effort import Effort
 from cosched.model.job import TERMINAL, Job, JobState
 from cosched.wire.api import Failure, Submission
 from cosched.wire.messages import Exit, Peer
+from space_scheduler.machine.aside import SetAside
 from space_scheduler.machine.events import Event
 from space_scheduler.machine.explain import OnNode
 from space_scheduler.machine.instructions import Instruction
@@ -138,7 +139,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     by state.
     ``accepting`` is False while the journal cannot be written; ``problem`` then says why, and also when a policy's pass
     has failed (jobs go on running either way). ``decided_us``: the last pass. ``out_since_us``: since when each node is
-    drained or lost that is; None: not known.
+    drained or lost that is; None: not known. ``aside``: the jobs that the pass has set aside, by number; those of them
+    that are queued are in ``line``, too.
     """
 
     seq: int = 0
@@ -155,6 +157,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     accepting: bool = True
     problem: str = ""
     out_since_us: dict[str, int | None] = {}
+    aside: dict[int, SetAside] = {}
 
     @property
     def queue(self) -> tuple[int, ...]:

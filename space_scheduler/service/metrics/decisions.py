@@ -6,12 +6,12 @@ from typing import Final, get_args
 
 from cosched.monitoring import series
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Kill, Resize, SetTimer, SharePlan, Start, Tell
+from space_scheduler.machine.instructions import Kill, Resize, SetAside, SetTimer, SharePlan, Start, Tell
 from space_scheduler.reasons import Why
 from space_scheduler.service.journal.records import Committed
 from space_scheduler.service.metrics.families import Family, family
 
-_Counted = Start | Resize | Kill | SetTimer | Tell | SharePlan
+_Counted = Start | Resize | Kill | SetTimer | Tell | SharePlan | SetAside
 #: The reasons that a decision may have. One that has another is counted with it, from the first time on.
 REASONS: Final[dict[type[_Counted], tuple[Why, ...]]] = {
     Start: (
@@ -20,13 +20,14 @@ REASONS: Final[dict[type[_Counted], tuple[Why, ...]]] = {
     ),
     Resize: (Why.SHRUNK, Why.WIDENED, Why.FOLDED, Why.UNFOLDED, Why.SUSPENDED, Why.RESUMED, Why.ASKED),
     Kill: (Why.CANCELLED, Why.NODE_LOST, Why.ABORTED),
-    SetTimer: (Why.WAKE,),
+    SetTimer: (Why.WAKE, Why.TRY_AGAIN),
     Tell: (
         *(Why.RESERVED, Why.MOVED_EARLIER, Why.RESCHEDULED, Why.OVERRUN, Why.LATE_LAUNCH, Why.CAPACITY_CHANGED),
         *(Why.OWNER_CHANGED, Why.PROGRESS, Why.PACE, Why.OVERTAKEN, Why.RESTARTED, Why.RULES_CHANGED),
-        Why.POLICY_CHANGED,
+        *(Why.POLICY_CHANGED, Why.TRIED_AGAIN),
     ),
     SharePlan: (Why.TAKE_TURNS, Why.NO_TURNS),
+    SetAside: (Why.SET_ASIDE,),
 }
 
 

@@ -72,6 +72,7 @@ class JobSeries:
             else:
                 jobs.add_metric([state.value], view.alive.get(state, 0))
         yield from (jobs, ended)
+        yield family(series.JOBS_SET_ASIDE, len(view.aside))
         yield family(series.JOB_PROCESSES, sum(each.processes for each in held))
         yield family(series.JOB_PROCS, sum(each.procs for each in held))
         yield family(series.QUEUE_OLDEST_WAIT, oldest_wait_s(view, now_us))

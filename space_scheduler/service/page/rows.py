@@ -14,6 +14,7 @@ from cosched.config.cluster import ClusterConfig
 from cosched.linux.wakeups import BOUNDS_S
 from cosched.model.job import JobState
 from space_scheduler.machine.explain import promise_to_come
+from space_scheduler.reasons import Why
 from space_scheduler.service.journal.clock import Clock
 from space_scheduler.service.journal.records import JobRecord, View
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
@@ -29,8 +30,8 @@ _WAITING: Final = (JobState.QUEUED, JobState.HELD)
 
 
 class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A job. ``end_ms``: when it ended, ``limit_ms`` how long it may run; ``why``: of its last
-    step that was decided."""
+    """A job. ``end_ms``: when it ended, ``limit_ms`` how long it may run; ``why``: of its last step that was decided,
+    or that it is set aside."""
 
     id: int
     name: str
@@ -92,7 +93,7 @@ class Rows:
         self._book = book
         self._clock = clock
         self._policy = policy
-        self._made: dict[int, tuple[JobRecord, JobRow]] = {}
+        self._made: dict[int, tuple[JobRecord, bool, JobRow]] = {}
 
     def jobs(self, view: View) -> dict[int, JobRow]:
         """The jobs alive that are sent: what holds nodes, then the queue in its order, then what is held."""
@@ -100,10 +101,12 @@ class Rows:
         kept, self._made = self._made, {}
         for job_id in ids:
             record = view.jobs[job_id]
-            made = kept.get(job_id)
-            current = made is not None and made[0] is record and not (made[1].promised_ms and self._is_past(record))
-            self._made[job_id] = made if made is not None and current else (record, self.job(record))
-        return {job_id: row for job_id, (_, row) in self._made.items()}
+            aside, made = job_id in view.aside, kept.get(job_id)
+            current = made is not None and made[0] is record and made[1] is aside
+            if made is None or not current or (made[2].promised_ms and self._is_past(record)):
+                made = record, aside, self.job(record, aside=aside)
+            self._made[job_id] = made
+        return {job_id: row for job_id, (*_, row) in self._made.items()}
 
     def forget(self) -> None:
         """Nobody looks on: rows that were made are not needed."""
@@ -116,7 +119,7 @@ class Rows:
             for job_id in islice(self._in_order(view), MOST_JOBS, None):
                 mine = found.get(view.jobs[job_id].user)
                 if mine is not None and len(mine) < MOST_OWN:
-                    mine.append(self.job(view.jobs[job_id]))
+                    mine.append(self.job(view.jobs[job_id], aside=job_id in view.aside))
         return found
 
     @staticmethod
@@ -125,10 +128,11 @@ class Rows:
         held = (each.id for each in view.jobs.values() if each.state is JobState.HELD)
         return chain(holding, (job.id for _, job in view.line if job.id in view.jobs), held)
 
-    def job(self, record: JobRecord) -> JobRow:
-        """A job's row, alive or ended."""
+    def job(self, record: JobRecord, *, aside: bool = False) -> JobRow:
+        """A job's row, alive or ended. ``aside``: the pass has set it aside."""
         allocation = record.allocation
         reason = next((step.reason for step in reversed(record.history) if step.reason is not None), None)
+        why = Why.SET_ASIDE if aside else reason.why if reason is not None else ""
         return JobRow(
             record.id,
             shown(record.submission.name),
@@ -141,7 +145,7 @@ class Rows:
             None if record.end_us is None else self._ms(record.end_us),
             (record.limit_us or record.job.estimate_us) // 1000,
             None if record.state is not JobState.QUEUED or self._is_past(record) else self._ms(record.promised_us or 0),
-            reason.why.value if reason is not None else "",
+            str(why),
             [share.node for share in allocation.nodes] if allocation is not None else [],
         )
 

@@ -406,6 +406,56 @@ def test_another_policy(call: Call) -> None:
     assert json.loads(call("policy", "set", "easy", "--json").out)["before"] == "conservative"
 
 
+AILING = """
+from space_scheduler.policy.presets import compose
+class Ailing:
+    order = staticmethod(compose("fcfs", "jfirst").order)
+    def plan(self, snapshot):
+        if any(job.estimate_us == 780_000_000 for job in snapshot.queue):
+            raise ArithmeticError("thirteen minutes")
+        return compose("fcfs", "jfirst").plan(snapshot)
+"""
+
+
+def test_job_that_is_set_aside_is_told_to_its_user_and_to_operators(
+    tmp_path: Path, cosched: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A policy fails for one job: the next one runs, and each command says what is the matter with the first."""
+    words = "set aside by the pass: planning fails with this job in it; it is tried again"
+    error = "policy ailing:Ailing: ArithmeticError: thirteen minutes"
+    (tmp_path / "job.sh").write_text(SCRIPT)
+    (tmp_path / "live" / "policies").mkdir(parents=True)
+    (tmp_path / "live" / "policies" / "ailing.py").write_text(AILING)
+    with live(tmp_path / "live", "ailing:Ailing") as service:
+        monkeypatch.setenv("COSCHED_SERVER", str(service.socket))
+        bad, good = (
+            json.loads(cosched("submit", "--json", "--name", "ok", "--time", limit, "job.sh").out)["job_id"]
+            for limit in ("13min", "12min")
+        )
+        assert cosched("wait", good).status == 0, "it starts beside the other"
+        assert words.partition(":")[0] in cosched("queue", "--wide").out
+        shown, explained = cosched("show", bad).out, cosched("explain", bad).out
+        assert f"why           {words}" in shown
+        assert f"job {bad} is queued: {words}" in explained
+        assert error in shown
+        assert error in explained
+        assert "tried again when its request, the nodes, what jobs hold or the policy change" in explained
+        document = json.loads(cosched("show", bad, "--json").out)
+        assert (document["state"], document["reason"]["why"]) == ("queued", "set_aside")
+        assert re.search("^warn +jobs set aside: 1 are left out of passes", cosched("doctor").out, re.MULTILINE)
+        with background(service, "wait", str(bad), cwd=tmp_path) as waiting:
+            assert waiting.stderr is not None
+            assert waiting.stderr.readline().startswith(f"cosched: job {bad} is queued: {words}")
+            service.stop()
+            assert next(line for line in waiting.stderr if "asking again" in line)
+            service.start()
+            assert words in cosched("show", bad).out, "also after a restart"
+            assert cosched("policy", "set", "easy").status == 0
+            out, err = waiting.communicate(timeout=BOUND_S)
+        assert out.startswith(f"job {bad} completed"), err
+        assert "jobs set aside" not in cosched("doctor").out
+
+
 def test_over_tls_with_a_users_certificate(call: Call, service: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     from cosched.identity import authority  # noqa: PLC0415
 

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
+from faults.ailing import SEEN
 from faults.history import RATES, Result, lived, shrunk
 from faults.shapes import CHANGES
 
@@ -58,12 +59,13 @@ def many(first: int, seeds: int, processes: int) -> int:
     print(f"{seeds} histories in {took_s:.0f} s, {60 * seeds / took_s:.0f} a minute; {len(broken)} broke a promise")
     print("jobs: " + ", ".join(f"{count} {state}" for state, count in states.most_common()))
     print("faults: " + ", ".join(f"{fired[site]} {site}" for site in RATES))
+    print("policies that fail: " + ", ".join(f"{fired[site]} {site}" for site in SEEN))
     print("shapes: " + ", ".join(f"{fired[change]} {change}" for change in CHANGES))
     for result in broken[:10]:
         faults, shortest = shrunk(result.seed)
         chosen = ",".join(map(str, sorted(faults))) or "-"
         print(f"seed {result.seed}: {shortest.violation}\n    ./run faults --seed {result.seed} --only {chosen}")
-    never = [site for site in (*RATES, *CHANGES) if not fired[site]]
+    never = [site for site in (*RATES, *CHANGES, *SEEN) if not fired[site]]
     if never and seeds >= 100:
         print(f"never fired: {', '.join(never)}")
     return 1 if broken or (never and seeds >= 100) else 0

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from cosched.model.job import TERMINAL, JobState
 from cosched.wire.messages import Exit
-from faults import labs, shapes
+from faults import ailing, labs, shapes
 from faults.node import CPUS, Node
 from faults.scheduler import Scheduler
 from faults.schedulers import Schedulers
@@ -13,7 +13,7 @@ from faults.violation import Violation
 from faults.world import MS, S, World
 from node_agent.core.attempt import Key
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Kill, Resize, Start
+from space_scheduler.machine.instructions import Kill, Resize, SetAside, Start
 from space_scheduler.reasons import Why
 from space_scheduler.replay import replay
 from space_scheduler.service.core.journalled import OVERDUE_AFTER_US
@@ -81,6 +81,9 @@ class Judge:
         for instruction in committed.instructions:
             if isinstance(instruction, Start):
                 self._starts(scheduler, instruction)
+            elif isinstance(instruction, SetAside):
+                self.world.fired["set aside"] += 1
+                ailing.judge(self.world.seed, instruction)
             elif isinstance(instruction, Resize | Kill):
                 self.world.fired[instruction.reason.why.name.lower()] += 1
                 if instruction.reason.why is Why.ABORTED:
@@ -190,6 +193,8 @@ class Judge:
         self._look_at_what_nodes_were_told(scheduler)
         self._look_at_launches(scheduler)
         self._look_at_promises(scheduler)
+        if (problem := scheduler.worker.view.problem).startswith("the policy fails"):
+            raise Violation(f"O13: {problem}")
         self._looks += 1
         if self._looks % 8 == 0 and not scheduler.core.staged:
             self._validate(scheduler)

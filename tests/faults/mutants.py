@@ -19,7 +19,9 @@ from faults.scheduler import Scheduler
 from faults.worker import Worker
 from faults.world import S
 from space_scheduler.clusters import Clusters
+from space_scheduler.machine import blame
 from space_scheduler.machine import events as ev
+from space_scheduler.machine.blame import Found
 from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
 from space_scheduler.service.core import worker_effects as fx
 from space_scheduler.service.core.opening import Opened
@@ -393,6 +395,17 @@ SCHEDULERS: dict[type[Scheduler], tuple[str, int]] = {
     KeepsOldTotals: ("O11", 20),
     Starver: ("P4", 0),
 }
+
+
+@contextmanager
+def wedged() -> Iterator[None]:
+    """A pass that fails because of one job is not made again without it. (It was so.)"""
+
+    def raised(_attempt: object, _known: object, _new: object, error: Exception) -> Found:
+        raise error
+
+    with patch.object(blame, "without_culprits", raised):
+        yield
 
 
 @contextmanager

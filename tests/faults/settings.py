@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cosched.config.cluster import ClusterConfig
 from cosched.model.contract import SocialContract
-from faults import labs, shapes
+from faults import ailing, labs, shapes
 from faults.world import World
 
 #: Policies of clusters where jobs share nodes, and where they do not.
@@ -14,6 +14,8 @@ APART = ("easy", "fcfs", "conservative", "firstfit")
 
 def policy(world: World, mpl: int) -> str:
     """The name of one that may be drawn under this multiprogramming level, and by the seed."""
+    if ailing.has_ailing(world.seed):
+        return world.random.choice(ailing.SHARING if mpl > 1 else ailing.APART)
     if mpl == 1 and world.seed % 4 == 2:
         return world.random.choice(shapes.POLICIES)
     if mpl == 1 and world.seed % 8 == 3:
@@ -28,7 +30,8 @@ def drawn(world: World, directory: Path, names: list[str]) -> ClusterConfig:
 
     Of every fourth seed, where nodes are not shared, the policy moves running jobs about as it likes; of every other
     fourth it is one that folds, suspends, ends or resizes them, and of an eighth one that resizes malleable ones. Of
-    another fourth nodes belong to two labs.
+    another fourth, and of half of those that change shapes, nodes belong to two labs. Of another eighth the policy
+    fails for some jobs.
     """
     mpl = 2 if world.random.random() < 0.4 else 1
     name = policy(world, mpl)

@@ -16,6 +16,7 @@ from kit.reshaper import Reshaper
 from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job, JobState
 from cosched.model.width import Range
+from faults import ailing
 from node_agent.core.attempt import Attempt
 from node_agent.core.guard_model import ModelGroup
 from space_scheduler.service.launch.gang import Phase
@@ -39,6 +40,7 @@ POLICIES = (
     "fjt4+bfa",
     "fjt4(expired=fold)",
     *DIVIDING,
+    ailing.RESHAPING,
 )
 
 
@@ -55,7 +57,7 @@ def shaped(job: Job, policy: str, chance: Random) -> Job:
     if policy not in POLICIES:
         return job
     sizes = tuple(size for size in (1, 2, 3, 4) if size <= tasks)
-    equal = policy.startswith("equipartition")
+    equal = policy.startswith("equipartition") or policy == ailing.RESHAPING
     malleable = equal and chance.random() < 0.8
     shape = None
     if malleable or chance.random() < (0.6 if equal else 0.15):  # windows expire where wide heads wait

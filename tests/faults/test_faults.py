@@ -6,8 +6,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
+from kit.mutants import sleepers_anywhere
 
-from faults import mutants, node_mutants, shape_mutants, sleep_mutants
+from faults import ailing, mutants, node_mutants, shape_mutants, sleep_mutants
 from faults.history import RATES, lived, shrunk
 from faults.node import Node
 from faults.scheduler import Scheduler
@@ -15,6 +16,8 @@ from faults.shapes import CHANGES
 
 SCHEDULERS = mutants.SCHEDULERS | shape_mutants.SCHEDULERS | sleep_mutants.SCHEDULERS
 NODES = node_mutants.NODES | shape_mutants.NODES
+
+pytestmark = pytest.mark.usefixtures("sets_aside")
 
 #: In this many histories each of the mutants has to be found.
 WITHIN = 200
@@ -26,7 +29,7 @@ def test_a_fixed_set_of_histories_is_clean_and_every_fault_fires() -> None:
         result = lived(seed)
         assert not result.violation, f"./run faults --seed {seed}: {result.violation}"
         fired += result.fired
-    assert [site for site in (*RATES, *CHANGES) if not fired[site]] == []
+    assert [site for site in (*RATES, *CHANGES, *ailing.SEEN) if not fired[site]] == []
 
 
 def test_a_seed_is_a_history() -> None:
@@ -51,9 +54,16 @@ def test_a_node_is_found_that(mutant: type[Node]) -> None:
     found(*NODES[mutant], node_type=mutant)
 
 
-@pytest.mark.parametrize(
-    ("mutant", "promise"), [(mutants.no_lock, "O4"), (mutants.no_checksums, "O2"), (mutants.no_labs, "C1")]
-)
+PATCHES = {
+    mutants.no_lock: "O4",
+    mutants.no_checksums: "O2",
+    mutants.no_labs: "C1",
+    mutants.wedged: "O13",
+    sleepers_anywhere: "O13",
+}
+
+
+@pytest.mark.parametrize(("mutant", "promise"), PATCHES.items())
 def test_it_is_found_that_there_are(mutant: Callable[[], AbstractContextManager[None]], promise: str) -> None:
     with mutant():
         found(promise)

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from kit.journals import SCRIPT, Driven, never_asked, recovered, state_bytes
@@ -148,7 +149,8 @@ def test_error_is_shown_to_the_jobs_user_and_the_rest_to_everybody(own: bool) ->
 
 
 def test_page_has_it_in_its_place_and_says_so() -> None:
-    rows = Rows(ClusterConfig(name="c"), None, when, lambda: "easy")  # type: ignore[arg-type]
+    clock = SimpleNamespace(when=when, now_us=lambda: 0)
+    rows = Rows(ClusterConfig(name="c"), None, clock, lambda: "easy")  # type: ignore[arg-type]
     view = View(jobs={3: RECORD}, line=[((0,), RECORD.job)])
     assert rows.jobs(view)[3].why == ""
     assert rows.jobs(View(jobs=view.jobs, line=view.line, aside={3: ASIDE}))[3].why == WORDS

@@ -14,6 +14,7 @@ from cosched.model.stall import Stall, StalledProcess
 from cosched.wire import messages as wire
 from cosched.wire.api import SetAsideDoc, SetAsideList, Submission
 from space_scheduler.machine import events as ev
+from space_scheduler.machine.aside import AGAIN, SetAside
 from space_scheduler.reasons import Reason, Why
 from space_scheduler.service.access.callers import Caller
 from space_scheduler.service.api.set_aside import Known, for_caller, set_aside
@@ -54,6 +55,16 @@ def nodes() -> NodeBook:
 
 def test_nothing_is_set_aside_where_all_takes_part() -> None:
     assert rows(record(1, "ann", JobState.QUEUED), record(2, "ann", JobState.RUNNING)) == []
+
+
+def test_job_with_which_the_pass_fails_is_told_with_the_error_and_what_brings_it_back() -> None:
+    aside = {7: SetAside(7, 5 * S, 9 * S, "KeyError: shape", 2, 4)}
+    found = rows(record(7, "ann", JobState.QUEUED), aside=aside)
+    (row,) = found
+    assert (row.kind, row.name, row.user, row.by, row.since) == ("job", "7", "ann", "policy", at(5 * S))
+    assert (row.what, row.back) == ("the pass fails with it: KeyError: shape", AGAIN)
+    assert for_caller(BOB, found) == []
+    assert for_caller(ANN, found) == for_caller(ROOT, found) == found
 
 
 @pytest.mark.parametrize(

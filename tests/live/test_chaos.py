@@ -170,7 +170,26 @@ def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
 
 
-# --- A round ----------------------------------------------------------------------------------------------------------
+# --- Rounds -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("met", "done", "rounds", "part", "goes_on"),
+    [
+        (KINDS, 3, None, 0.9, True),
+        (KINDS, 3, None, 1.0, False),
+        (KINDS[1:], 3, None, 1.9, True),
+        (KINDS[1:], 3, None, 2.0, False),
+        ((), 3, 4, 9.0, True),
+        ((), 4, 4, 0.0, False),
+    ],
+)
+def test_campaign_goes_on_while_there_is_time_or_a_kind_is_missing(
+    met: tuple[str, ...], done: int, rounds: int | None, part: float, goes_on: bool
+) -> None:
+    campaign = Campaign(Path("/nowhere"), {}, Path("/nowhere"))
+    campaign.met.update(met)
+    assert campaign.goes_on(done, rounds, part) is goes_on
 
 
 @pytest.mark.slow

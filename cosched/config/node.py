@@ -66,10 +66,11 @@ class Cgroups(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class SideWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What parallel work weighs beside others; 0: as everybody's.
 
-    ``io``: of the 100 that others' groups weigh on disks; ``network_priority``: of its packets (``skb->priority``).
+    ``io``: of the 100 that others' groups weigh on disks, 1: behind them; ``network_priority``: of its packets
+    (``skb->priority``).
     """
 
-    io: int = 0
+    io: int = 1
     network_priority: int = 0
 
 

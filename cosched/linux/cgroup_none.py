@@ -67,7 +67,7 @@ class CgroupsNone(Cgroups):
     def can(self) -> dict[str, str]:
         """What can be done to one's own processes."""
         several = len(self._cpus) > 1
-        can = {"io weight": f"no weight, but the disks' idle class; {disks()}"} if self._weights.io else {}
+        can = {"io weight": f"no weight, but the disks' idle class; {disks()}"} if self._weights.share else {}
         if self._weights.network_priority:
             can["network priority"] = f"no: packets have none of a group without cgroups ({self._why})"
         return can | {
@@ -92,7 +92,7 @@ class CgroupsNone(Cgroups):
         if self._idle:
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
             os.setpriority(os.PRIO_PROCESS, 0, _NICEST)
-        if self._weights.io:
+        if self._weights.share or (self._idle and self._weights.io):
             with contextlib.suppress(OSError):  # a wish: nothing is a reason not to run the job
                 process.disks_idle_class()
         os.sched_setaffinity(0, self._allowed_for(name))

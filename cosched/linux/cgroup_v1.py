@@ -64,8 +64,9 @@ class CgroupsV1(Cgroups):
         self._mount = mount
         self._sides: dict[str, str] = {}
         self._weights = wanted
+        self._idle = True
         self._cpusets = CpusetTree(mount, cosched)
-        more = ((_WEIGHS_IO, wanted.io), (_WEIGHS_PACKETS, wanted.network_priority))
+        more = ((_WEIGHS_IO, wanted.share), (_WEIGHS_PACKETS, wanted.network_priority))
         for controller in (*_USED, *(name for name, weight in more if weight)):
             top = os.path.join(mount, controller)
             side = os.path.join(top, cosched.strip("/"))
@@ -103,6 +104,7 @@ class CgroupsV1(Cgroups):
 
     def set_limits(self, cpus: float | None, idle: bool, memory_bytes: int) -> list[str]:
         """As the interface says; a limit below the memory in use is refused by the kernel (EBUSY), and the old kept."""
+        self._idle = idle
         problems = []
         try:
             self._set_ceiling(cpus)
@@ -148,7 +150,7 @@ class CgroupsV1(Cgroups):
     def _can_weigh(self) -> dict[str, str]:
         """Of the weights that are wanted, which there are."""
         can = {}
-        if self._weights.io:
+        if self._weights.share:
             can["io weight"] = weights.disks() if self._io_weight() else "no: no weights in a controller blkio"
         if self._weights.network_priority:
             can["network priority"] = self._can_prioritize()
@@ -179,6 +181,8 @@ class CgroupsV1(Cgroups):
         for side in self._trees:
             files.write(os.path.join(side, name, "cgroup.procs"), "0")
         self._cpusets.enter(name)
+        if self._idle:
+            self._weights.enter()
 
     def names(self) -> list[str]:
         """As the interface says."""

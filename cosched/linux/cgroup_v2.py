@@ -58,7 +58,8 @@ class CgroupsV2(Cgroups):
         self._made: list[str] = []
         self._mount = mount
         self._weights = wanted
-        self._used = (*_USED, _IO) if wanted.io else _USED
+        self._idle = True
+        self._used = (*_USED, _IO) if wanted.share else _USED
         self._plain = False
         try:
             there = files.read(os.path.join(mount, "cgroup.controllers")).split()
@@ -93,6 +94,7 @@ class CgroupsV2(Cgroups):
 
     def set_limits(self, cpus: float | None, idle: bool, memory_bytes: int) -> list[str]:
         """As the interface says; a limit below the memory in use would kill at once, so the old one is kept."""
+        self._idle = idle
         problems = []
         try:
             self._set_ceiling("max" if cpus is None else "{} {}".format(*quota(cpus)))
@@ -141,7 +143,7 @@ class CgroupsV2(Cgroups):
     def _can_weigh(self) -> dict[str, str]:
         """Of the weights that are wanted, which there are."""
         can = {}
-        if self._weights.io:
+        if self._weights.share:
             can["io weight"] = weights.disks() if self._io_weights() else "no: no weights in a controller io"
         if self._weights.network_priority:
             can["network priority"] = packet_priority.can(self._side, self._weights.network_priority)
@@ -175,6 +177,8 @@ class CgroupsV2(Cgroups):
     def enter(self, name: str) -> None:
         """As the interface says."""
         files.write(self._path(name, "cgroup.procs"), "0")
+        if self._idle:
+            self._weights.enter()
 
     def names(self) -> list[str]:
         """As the interface says."""

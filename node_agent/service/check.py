@@ -25,6 +25,7 @@ from cosched.linux.presence import KeyWatch, Terminals
 from cosched.linux.presence_reading import Reading
 from cosched.linux.pressure import Pressure
 from cosched.linux.users import BY_NAME
+from cosched.linux.weights import LAST, idle_class_on_disks
 from node_agent.guard import requests
 from node_agent.guard.client import GuardClient, GuardGone, GuardRefused
 from node_agent.service.card import card_of, listens_asleep
@@ -56,6 +57,8 @@ def findings(config: NodeConfig) -> Iterator[Finding]:
     yield users_found(config, Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace"))
     yield _rsh(config)
     yield from _enforcement(config)
+    if config.weights.io == LAST:
+        yield _disks()
     yield from _presence(config)
     yield from _waking(config)
 
@@ -181,6 +184,12 @@ def _enforcement(config: NodeConfig) -> Iterator[Finding]:
     if decoys:
         decoys = f"{decoys}: beside a ceiling the owner's processes may wait for a tick when they wake each other"
     yield Finding("hand-offs", "warn" if decoys else "ok", decoys or "decoys, while a ceiling is in force")
+
+
+def _disks() -> Finding:
+    """Whether jobs read and write behind the owner: their processes are in the idle I/O class."""
+    found = idle_class_on_disks()
+    return Finding("disks", "warn" if found.startswith("no") else "ok", found)
 
 
 def _waking(config: NodeConfig) -> Iterator[Finding]:

@@ -53,6 +53,7 @@ LONG_TESTS = (
     "test_guard_contract.py::test_what_is_so_already_is_not_written",
     "test_weights.py::test_packets_of_jobs_have_the_priority_that_was_asked_for",
     "test_weights.py::test_a_priority_is_replaced_and_taken_back",
+    "test_weights.py::test_job_is_in_the_idle_io_class_where_the_contract_protects_an_owner",
     "../test_contract_safety.py::test_an_agent_that_is_gone_leaves_the_desk_within_its_contract",
     "../test_contract_safety.py::test_an_agent_cut_off_from_its_scheduler_arms_when_the_lease_ends",
     "../test_contract_safety.py::test_a_guard_that_was_killed_while_relaxed_begins_armed",

@@ -31,6 +31,8 @@ NEW_NETWORK = 0x40000000
 #: The class 1:2 of a queue that has classes by priority.
 SECOND = 0x10002
 PACKETS = 20
+#: Of the I/O classes (ioprio_set(2)) that whose requests are served when there are no others.
+IDLE = 3
 PORT = 9009
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -285,17 +287,57 @@ def test_disks_that_go_by_no_weights_are_named(tmp_path: Path) -> None:
     assert weights.disks(str(tmp_path)) == "yes"
 
 
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [
+        ("mq-deadline [bfq] none", "yes"),
+        ("[mq-deadline] bfq", "in part: sda [mq-deadline] among requests that the disk has not taken yet"),
+        ("[none] bfq", "no: sda [none] serves jobs like its owner: write bfq to {}/sda/queue/scheduler"),
+    ],
+)
+def test_disks_that_do_not_serve_the_idle_class_last_are_named(tmp_path: Path, chosen: str, told: str) -> None:
+    for name, scheduler in (("sda", chosen), ("sdb", "[bfq]"), ("loop0", "[none]")):
+        (tmp_path / name / "queue").mkdir(parents=True)
+        (tmp_path / name / "queue/scheduler").write_text(f"{scheduler}\n")
+    assert weights.idle_class_on_disks(str(tmp_path)) == told.format(tmp_path)
+
+
 def test_without_cgroups_jobs_are_in_the_disks_idle_class() -> None:
     groups = CgroupsNone("no rights", Weights(io=10, network_priority=1))
     groups.create("job-1.1", None, 16)
     assert "network priority 1: not without cgroups (no rights)" in groups.set_limits(None, True, MIB)
     assert groups.can()["io weight"].startswith("no weight, but the disks' idle class")
 
-    def io_class() -> int:
-        return int(libc.syscall(252, 1, 0)) >> 13  # ioprio_get of this process
-
     if platform.machine() == "x86_64":
-        assert forked(io_class, groups, "job-1.1") == 3
+        assert forked(io_class, groups, "job-1.1") == IDLE
+
+
+def io_class(pid: int = 0) -> int:
+    """The I/O class of a process, 0 for this one (ioprio_get(2))."""
+    return int(libc.syscall(252, 1, pid)) >> 13
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="numbers of system calls are x86_64's")
+def test_job_is_in_the_idle_io_class_where_the_contract_protects_an_owner(side: str) -> None:
+    with parallel_side(side, Weights(io=weights.LAST)) as groups:
+        groups.create("job-1.1", None, 16)
+        for idle, wanted in ((True, IDLE), (False, 0)):  # a dedicated machine has no owner
+            groups.set_limits(None, idle, 64 * MIB)
+            assert forked(io_class, groups, "job-1.1") == wanted
+        assert "io weight" not in groups.can()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="numbers of system calls are x86_64's")
+@pytest.mark.parametrize(("weight", "wanted"), [({}, IDLE), ({"io": 0}, 0)])
+def test_commands_of_a_guards_jobs_and_their_children_have_the_io_class(
+    make_guard: Callable[..., RealGuard], weight: dict[str, int], wanted: int
+) -> None:
+    guard = make_guard(start=False, contract={"cpu_ratio": 0.5})
+    guard.config["weights"] = dict(weight)
+    guard.start()
+    guard.prepare()
+    guard.shell("echo main $$; sh -c 'echo child $$; exec sleep 600'")
+    assert [io_class(pid) for pid in guard.told("main", "child")] == [wanted, wanted]
 
 
 # --- the guard's settings ---------------------------------------------------------------------------------------------

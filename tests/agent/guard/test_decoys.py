@@ -57,7 +57,7 @@ def test_they_are_there_with_a_ceiling_and_a_job_and_gone_without(guard: RealGua
     guard.ask({"do": "kill", "job": 1, "attempt": 1, "grace_us": 0})
     guard.event("empty", job=1, attempt=1)
     wait_for(lambda: shown(guard)["processes"] == 0, "decoys to go with the last job, before it is forgotten")
-    assert inside(guard.group) | inside(desk_of(guard)) == set()
+    wait_for(lambda: not inside(guard.group) | inside(desk_of(guard)), "decoys to have left the groups")
 
 
 def test_they_die_with_the_guard(guard: RealGuard) -> None:

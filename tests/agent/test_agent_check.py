@@ -81,10 +81,10 @@ def test_who_is_not_the_agents_account_is_told_that_it_is_not_what_holds_here(
 ) -> None:
     opened = Path.open
 
-    def refused(self: Path, *given: Any) -> Any:
+    def refused(self: Path, *given: Any, **named: Any) -> Any:
         if self.name == "node.key":
             raise PermissionError(errno.EACCES, "Permission denied")
-        return opened(self, *given)
+        return opened(self, *given, **named)
 
     settings = load_node(cluster.node("a", start=False).config)
     assert next(findings(settings)).what == "certificate"

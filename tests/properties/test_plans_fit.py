@@ -12,6 +12,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.mutants import sleepers_anywhere
 from kit.script import SIZES, Step
 from msgspec import structs
 from properties.test_policies_of_shapes import EQUIPARTITION, FOLDING, ShapedLife, ShapingAuthor, with_shape
@@ -22,7 +23,7 @@ from cosched.model.node import Node, Owner
 from cosched.model.width import Components, Flexible, Range
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Start
-from space_scheduler.machine.rules import MachineRules
+from space_scheduler.machine.rules import BadPlan, MachineRules
 from space_scheduler.machine.state import SchedulerState
 from space_scheduler.policy.interface import traits_of
 from space_scheduler.policy.place import PLACES
@@ -108,6 +109,17 @@ def test_no_plan_of_a_shipped_policy_is_refused(name: str, seed: int) -> None:
     life = ClusterLife(seed, "named", name=name)
     for _ in range(60):
         life.step()
+
+
+def test_policy_that_places_what_cannot_be_is_found() -> None:
+    def lives() -> None:
+        for seed in range(200):
+            life = ClusterLife(seed, "named", name="equipartition")
+            for _ in range(60):
+                life.step()
+
+    with sleepers_anywhere(), pytest.raises(BadPlan, match="2 clusters for at most 1 components"):
+        lives()
 
 
 def test_histories_have_all_shapes_on_several_clusters() -> None:

@@ -1,6 +1,6 @@
 """Policies that fail for some jobs in simulated faults, for a while: those are set aside, and all others go on (O13).
 
-Of every eighth seed, and now and then where shapes change. They go by core time and by jobs' numbers, so that journals
+Of every eighth seed. They go by core time and by jobs' numbers, so that journals
 replay. No shipped policy ever has a job set aside.
 """
 
@@ -34,10 +34,10 @@ def _ails(snapshot: Snapshot) -> bool:
 RAISES: Final = FailsFor(resolve("easy"), _bad, "raises", _ails)
 MISPLACES: Final = FailsFor(resolve("conservative"), _bad, "misplaces", _ails)
 RESIZES: Final = FailsFor(resolve("equipartition"), _bad, "resizes", _ails)
-#: How settings name them: where jobs share nodes, where they do not, and where shapes change.
+#: How settings name them: where jobs share nodes, and where they do not; one of these changes shapes.
 SHARING: Final = ("faults.ailing:RAISES",)
-APART: Final = (*SHARING, "faults.ailing:MISPLACES")
 RESHAPING: Final = "faults.ailing:RESIZES"
+APART: Final = (*SHARING, "faults.ailing:MISPLACES", RESHAPING)
 #: What a campaign has to have seen of it.
 SEEN: Final = ("set aside",)
 
@@ -49,6 +49,5 @@ def has_ailing(seed: int) -> bool:
 
 def judge(seed: int, told: SetAside) -> None:
     """O13: nobody is set aside but for whom a planted policy fails. Raises :class:`Violation`."""
-    planted = has_ailing(seed) or seed % 4 == 2
-    if not (planted and is_bad(told.job_id)):
+    if not (has_ailing(seed) and is_bad(told.job_id)):
         raise Violation(f"O13: job {told.job_id} is set aside: {told.problem}")

@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -348,7 +347,7 @@ class Starver(Scheduler):
         def starving(snapshot: Snapshot) -> Plan:
             found = plan(snapshot)
             kept = [each for each in found.changes if not (isinstance(each, PlannedStart) and each.job.id % 3 == 0)]
-            return replace(found, changes=kept)
+            return msgspec.structs.replace(found, changes=kept)
 
         object.__setattr__(policy, "plan", starving)
         return policy

@@ -30,7 +30,7 @@ def drawn(world: World, directory: Path, names: list[str]) -> ClusterConfig:
 
     Of every fourth seed, where nodes are not shared, the policy moves running jobs about as it likes; of every other
     fourth it is one that folds, suspends, ends or resizes them, and of an eighth one that resizes malleable ones. Of
-    another fourth, and of half of those that change shapes, nodes belong to two labs. Of another eighth the policy
+    another fourth, and of some of those that change shapes, nodes belong to two labs. Of another eighth the policy
     fails for some jobs.
     """
     mpl = 2 if world.random.random() < 0.4 else 1

@@ -40,8 +40,8 @@ POLICIES = (
     "fjt4+bfa",
     "fjt4(expired=fold)",
     *DIVIDING,
-    ailing.RESHAPING,
 )
+_RESHAPES = {*POLICIES, ailing.RESHAPING}
 
 
 #: What becomes of running jobs' shapes, and that some of it is refused: a campaign in which one of it never happens has
@@ -54,7 +54,7 @@ def shaped(job: Job, policy: str, chance: Random) -> Job:
     tasks = job.procs
     if policy == POLICY:
         return msgspec.structs.replace(job, shape=Range(1, max(4, tasks)))
-    if policy not in POLICIES:
+    if policy not in _RESHAPES:
         return job
     sizes = tuple(size for size in (1, 2, 3, 4) if size <= tasks)
     equal = policy.startswith("equipartition") or policy == ailing.RESHAPING
@@ -93,7 +93,7 @@ def wrong(scheduler: "Scheduler", nodes: "Mapping[str, Node]") -> Iterator[str]:
                 yield f"{name} has job {job_id} asleep, which is counted with {cpus[name]} CPUs"
             elif _confines(scheduler, group) and group.cpus != (cpus[name] or int(sleeps)):
                 yield f"{name} has job {job_id} on {group.cpus} CPUs, which is counted with {cpus[name]}"
-    if scheduler.config.policy in POLICIES:
+    if scheduler.config.policy in _RESHAPES:
         yield from _given_twice(scheduler, nodes)
 
 
@@ -132,7 +132,7 @@ def _differs(job: Job, held: Allocation, share: Share, attempt: Attempt) -> str:
 def _confines(scheduler: "Scheduler", group: ModelGroup) -> bool:
     """Whether a group was made under a policy by which it has CPUs of its own: other settings came with a restart."""
     given = group.cpus is not None or group.prepare.fence.epoch == scheduler.rules.fence.epoch
-    return given and scheduler.config.policy in POLICIES
+    return given and scheduler.config.policy in _RESHAPES
 
 
 def _given_twice(scheduler: "Scheduler", nodes: "Mapping[str, Node]") -> Iterator[str]:

@@ -7,8 +7,10 @@ who is told when one starts.
 from collections import deque
 from collections.abc import Callable
 
+import msgspec
+
 from cosched.wire.grant import Grant
-from cosched.wire.messages import Exit, Fence, FromAgent, JobsHeld
+from cosched.wire.messages import Exit, Fence, FromAgent, Heartbeat, JobsHeld
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.agent import AgentCore
@@ -63,6 +65,10 @@ class PlayedAgent:
     def hand_in(self, event: happened.Input) -> None:
         """Something has happened: all that follows is done before this returns, unless it is in hand already."""
         self._do(event)
+
+    def signed(self, beat: Heartbeat) -> Heartbeat:
+        """A heartbeat with what cannot be ended here."""
+        return msgspec.structs.replace(beat, jobs=self.core.signed(beat.jobs, self._now_us()))
 
     def held(self) -> JobsHeld:
         """What was told of the jobs here."""

@@ -27,6 +27,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
+from kit.disks import StallingDisk, stalling_disk
 from kit.processes import running_module, standing_still
 from kit.prometheus import LabPrometheus
 
@@ -93,8 +94,12 @@ class Witness:
 class Site:
     """A lab, what watches it, and how to harm it."""
 
-    def __init__(self, lab: Lab, prometheus: LabPrometheus, witness: Witness, folder: Path, disk: Path) -> None:
+    def __init__(
+        self, lab: Lab, prometheus: LabPrometheus, witness: Witness, folder: Path, disk: Path, users: StallingDisk
+    ) -> None:
+        """``disk`` has the scheduler's state; ``users``: where jobs may write."""
         self.lab, self.prometheus, self.witness, self.folder, self.disk = lab, prometheus, witness, folder, disk
+        self.users = users
 
     def firing(self) -> dict[str, set[str]]:
         """The alerts that fire, but for those of owners that the machine's other work explains."""
@@ -237,6 +242,21 @@ def guard_lost(site: Site) -> AbstractContextManager[None]:
 
 
 @contextmanager
+def jobs_cannot_end(site: Site) -> Iterator[None]:
+    """A job is cancelled while it waits for a file system that does not answer."""
+    written = site.users.mount / "written"
+    job = site.submit(f"#!/bin/sh\nwhile date >{written}; do sleep 0.1; done\n")
+    _until(written.exists, "the job to write")
+    site.users.freeze()
+    try:
+        with site.lab.client() as client:
+            client.cancel(job)
+        yield
+    finally:
+        site.users.thaw()
+
+
+@contextmanager
 def over_contract(site: Site) -> Iterator[None]:
     """Somebody is at a desk and leaves little to a job there; what limits it is lifted by hand, again and again."""
     quotas = [
@@ -340,6 +360,7 @@ CASES = {
     "CoschedQueueStuck": Case(queue_stuck),
     "CoschedAgentLost": Case(agent_lost, "node2"),
     "CoschedGuardLost": Case(guard_lost, "node2"),
+    "CoschedJobsCannotEnd": Case(jobs_cannot_end, "node1"),
     "CoschedDeskOverContract": Case(over_contract, "node1"),
     "CoschedCertificateExpired": Case(certificate_ends, "scheduler", frozenset({"CoschedCertificateExpiring"})),
     "CoschedCertificateExpiring": Case(certificate_ends, "scheduler", frozenset({"CoschedCertificateExpired"})),
@@ -398,11 +419,12 @@ def site(faster: float) -> Iterator[Site]:
         os.environ["COSCHED_RUNTIME_DIR"] = str(disk)
         stack.callback(os.environ.pop, "COSCHED_RUNTIME_DIR")
         stack.enter_context(contextlib.chdir(folder))
+        users = stack.enter_context(stalling_disk(folder / "users"))
         lab = stack.enter_context(Lab.up(2, name=f"al-{os.getpid()}", policy="ailing:ailing", keep=[folder]))
         if lab.tier != 1:
             raise SystemExit(f"needs a lab of tier 1: {lab.why}")
         prometheus = stack.enter_context(LabPrometheus(lab, folder, faster))
-        yield Site(lab, prometheus, stack.enter_context(_witness(lab, folder, faster)), folder, disk)
+        yield Site(lab, prometheus, stack.enter_context(_witness(lab, folder, faster)), folder, disk, users)
 
 
 @contextmanager

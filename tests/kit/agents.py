@@ -27,6 +27,7 @@ from cosched.identity.authority import create_authority, issue
 from cosched.identity.grants import load_grant_key
 from cosched.identity.tls import expect, server_context
 from cosched.linux.cgroups import read_pids
+from cosched.linux.files import write
 from cosched.model.contract import SocialContract
 from cosched.model.desk import DeskReport
 from cosched.wire import messages as wire
@@ -383,6 +384,8 @@ def remove_groups(group: str) -> None:
                 for pid in read_pids(f"{place}/cgroup.procs"):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(OSError):  # a guard that was killed may have left it frozen
+                    write(f"{place}/freezer.state", "THAWED")
                 with contextlib.suppress(OSError):
                     os.rmdir(place)
             assert not top.exists() or time.monotonic() < end_s, f"{top} cannot be emptied"

@@ -1,13 +1,16 @@
-"""For how long nobody has touched an X display, told once a second: ``python -m cosched.linux.display :0 COOKIES``.
+"""For how long nobody has touched an X display, told once a second: ``python -m cosched.linux.display :0 LEADER UID``.
 
-A process of its own, since an X server that hangs holds its clients, and one that ends takes them with it. Prints the
+A process of its own, since an X server that hangs holds its clients, and one that ends takes them with it; so does a
+file system on which the cookies of the session lie (LEADER is its first process, UID whose it is). Prints the
 idle time in milliseconds, a line a second and one whenever somebody has touched it, until its output is closed; ends
 with a message when the display cannot be asked. Needs Xlib and the MIT screen saver extension (``libX11``, ``libXss``),
 which every X desktop has.
 """
 
+import contextlib
 import ctypes
 import os
+import pwd
 import sys
 import time
 from collections.abc import Sequence
@@ -71,10 +74,23 @@ class Display:
         return int(info.idle)
 
 
+def cookies(leader: int, uid: int) -> str:
+    """The file with a session's X cookies: where its first process says, or where display managers put them."""
+    named = ""
+    with contextlib.suppress(OSError), open(f"/proc/{leader}/environ", "rb") as file:
+        entries = file.read().split(b"\0")
+        named = next((os.fsdecode(entry[11:]) for entry in entries if entry.startswith(b"XAUTHORITY=")), "")
+    places = [named, f"/run/user/{uid}/gdm/Xauthority"]
+    with contextlib.suppress(KeyError):
+        places.append(f"{pwd.getpwuid(uid).pw_dir}/.Xauthority")
+    return next((place for place in places if place and os.access(place, os.R_OK)), "")
+
+
 def main(arguments: Sequence[str]) -> int:
     """Tell the idle time of a display until nobody listens. Returns 1 where it cannot be asked."""
+    name, leader, uid = arguments
     try:
-        display = Display(*arguments[:2])
+        display = Display(name, cookies(int(leader), int(uid)))
         before_ms, told_s = 0, float("-inf")
         while True:
             idle_ms = display.idle_ms()

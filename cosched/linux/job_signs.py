@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from cosched.linux import files
 from cosched.linux.cgroups import read_fields, read_number, read_pids_below
 from cosched.linux.sock_diag import Inet
+from cosched.linux.stalls import uninterruptible
 
 _SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
 _SWITCHES: Final = re.compile(r"^(non)?voluntary_ctxt_switches:\s+(\d+)", re.MULTILINE)
@@ -111,7 +112,12 @@ def kernel_us(thread: Thread) -> int:
 
 
 def shares_memory(pid: int) -> bool:
-    """Whether a process has a segment that ranks on one node could talk over: invisible to whoever looks at sockets."""
+    """Whether a process has a segment that ranks on one node could talk over: invisible to whoever looks at sockets.
+
+    One that waits uninterruptibly is not asked: it may hold the lock of its own memory.
+    """
+    if uninterruptible(pid) is not None:
+        return False
     try:
         return "/dev/shm/" in files.read(f"/proc/{pid}/maps")
     except OSError:

@@ -1,8 +1,11 @@
 """Users by name on this machine, and how a process becomes one of them for good."""
 
+import contextlib
 import os
 import pwd
 from typing import Final, NamedTuple
+
+from cosched.linux import files
 
 #: ``nobody``, and the kernel's overflow uid: any user that has no number in this user namespace appears as it.
 NOBODY: Final = 65_534
@@ -59,6 +62,23 @@ def of_uid(uid: int) -> User:
         return _user(pwd.getpwuid(uid))
     except KeyError:
         return User(str(uid), uid, os.getgid(), "/", "/bin/sh")
+
+
+def local_name(uid: int, run: str = "/run", passwd: str = "/etc/passwd") -> str:
+    """The name of a user who is logged in here or has a local account; the number of any other.
+
+    Files of this machine alone are read: a directory of names may not answer.
+    """
+    with contextlib.suppress(OSError):
+        for line in files.read(f"{run}/systemd/users/{uid}").splitlines():
+            if line.startswith("NAME="):
+                return line.removeprefix("NAME=")
+    with contextlib.suppress(OSError):
+        for line in files.read(passwd).splitlines():
+            fields = line.split(":")
+            if len(fields) > 2 and fields[2] == str(uid):
+                return fields[0]
+    return str(uid)
 
 
 def resolve(name: str, *, users: str, min_uid: int, allow_root: bool, submitter: int | None = None) -> User:

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from cosched.linux import process
 from cosched.linux.sessions import local_users
+from cosched.linux.users import local_name
 from node_agent.guard.desk_doors import DeskDoors, Peer
 from node_agent.guard.desk_requests import Ask, Ban, asked
 from node_agent.guard.desk_view import availability, public_status
@@ -248,11 +249,8 @@ class Desk:
                 self._records.write_held(since_us, self._boot_id)
 
     def _user(self, uid: int) -> str:
-        """Whose word it is, asked of the directory of names for who is at the screen alone."""
-        try:
-            return self._names.get(uid) or pwd.getpwuid(uid).pw_name
-        except KeyError:
-            return str(uid)
+        """Whose word it is."""
+        return self._names.get(uid) or local_name(uid)
 
     def _decides(self, peer: Peer) -> bool:
         """Whether somebody has a say about this desk. By numbers: a directory of names may be away, for anybody."""

@@ -9,11 +9,10 @@ behind by its parent, nor a remote shell, which waits for what is on another nod
 may make it wrong. What that can bring it is the half second.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from cosched.linux import files, process
+from cosched.linux import process
 from cosched.linux.cgroups import ENDINGS_CPUS, Cgroups
 from cosched.linux.process import US_PER_S
 from node_agent.guard.groups import Group
@@ -23,7 +22,8 @@ _LOOK_US: Final = 400_000
 _LOOK_EASED_US: Final = 50_000
 #: A job with more processes is not looked at.
 _MOST: Final = 128
-_REMOTE_SHELL: Final = b"cosched-rsh"
+#: As the kernel has it: the arguments are in the process's own memory, and reading that may wait for a file system.
+_REMOTE_SHELL: Final = "cosched-rsh"
 
 Process = tuple[int, int]  # pid, and when it started
 
@@ -40,7 +40,6 @@ class _Watched:
 
     def __init__(self) -> None:
         self.had_child: set[Process] = set()
-        self.remote: dict[Process, bool] = {}
         self.had_ranks = False
         self.ranks = 0
         self.from_us: int | None = None
@@ -55,15 +54,9 @@ class _Watched:
         self.had_child |= {each for each in there if each[0] in parents}
         ranks = set()
         for each in there - self.had_child:
-            if (each[0] in mains or found[each[0]].parent in found) and not self._is_remote_shell(each):
+            if (each[0] in mains or found[each[0]].parent in found) and found[each[0]].command != _REMOTE_SHELL:
                 ranks.add(each)
-        self.remote = {each: known for each, known in self.remote.items() if each in there}
         return Left(frozenset(ranks), frozenset(there - ranks))
-
-    def _is_remote_shell(self, which: Process) -> bool:
-        if which not in self.remote or not self.remote[which]:  # it may not have come to exec when it was seen first
-            self.remote[which] = _runs_remote_shell(which[0])
-        return self.remote[which]
 
 
 class Easing:
@@ -161,11 +154,3 @@ class Easing:
         return (
             used_us if used_us >= 0 else process.boottime_us() * int(100 * ENDINGS_CPUS) // 100
         )  # as if all were used
-
-
-def _runs_remote_shell(pid: int) -> bool:
-    try:
-        words = files.read(f"/proc/{pid}/cmdline").encode().split(b"\0")[:4]
-    except OSError:
-        return False
-    return any(os.path.basename(word) == _REMOTE_SHELL for word in words)

@@ -135,7 +135,7 @@ class Jobs:
         if known is not None:
             if known.request != request or known.state != "prepared":
                 raise Refusal("busy", f"attempt {key[1]} at job {key[0]} is {known.state} here already")
-            answer({"problems": known.problems})
+            answer(_prepared(known))
             return
         if why := self.paused():
             raise Refusal("paused", why)
@@ -158,7 +158,7 @@ class Jobs:
                 self._sleep(group, asleep=request.asleep)
                 self.endings.watch(group)
                 self.endings.save(group)
-                answer({"problems": group.problems})
+                answer(_prepared(group))
                 return
             if "error" not in found:
                 found = {"error": "stale", "message": "killed while it was being prepared"}
@@ -383,6 +383,7 @@ class Jobs:
                     "job": group.request.job,
                     "attempt": group.request.attempt,
                     "user": group.request.user,
+                    "uid": group.user.uid if group.user is not None else None,
                     "state": group.state,
                     "ending": group.ending,
                     "deadline_us": group.deadline_us,
@@ -518,3 +519,9 @@ class Jobs:
         if group is None:
             raise Refusal("unknown", f"attempt {attempt} at job {job} is not known here")
         return group
+
+
+def _prepared(group: Group) -> dict[str, Any]:
+    """The answer to a preparation."""
+    assert group.user is not None
+    return {"problems": group.problems, "uid": group.user.uid}

@@ -14,8 +14,8 @@ requests (their types and ranges: ``guard.requests``, ``guard.fields``)
     tighten   {ratio, until_us}                         while armed, only this share of the ceiling until then (at most
               120 s from now); a later request replaces it
     prepare   {job, attempt, user, directory, tasks, memory_bytes, limit_us, grace_us, umask, uid}   cgroup, private
-              directories; answers {problems: [what could not be limited, and why]}; refused (user) where the user has
-              another uid here than ``uid``, but with ``users = "by-name"``
+              directories; answers {problems: [what could not be limited, and why], uid: whose its processes are};
+              refused (user) where the user has another uid here than ``uid``, but with ``users = "by-name"``
     spawn     {job, attempt, n, argv, env, cwd, script, output, error, stream}  + descriptors: stdin, stdout, stderr
               n = 0 is the job script, whose text is in a fourth descriptor (a file or memfd) when ``script`` is true:
               it is copied into the job's directory and takes argv[0]'s place. ``output`` and ``error``: paths opened
@@ -40,7 +40,7 @@ requests (their types and ranges: ``guard.requests``, ``guard.fields``)
               Both are undone: when they expire, when the agent goes, when the guard ends or starts
     whose     {pid}                                     answers {job, attempt} whose cgroup a process is in
     keys      {}                                        from now on, until the agent goes, ``keys`` tells of terminals
-    list      {}                                        answers {groups: [{job, attempt, user, state, ending,
+    list      {}                                        answers {groups: [{job, attempt, user, uid, state, ending,
               deadline_us, cpu_us, memory_peak_bytes, cpus, commands: [{n, state, pid, status, signal, cause}]}]}
               state: preparing, prepared, running, empty (nothing runs, more may come), ending, ended
               a command's state: starting, running, ended (the last three fields, only then)

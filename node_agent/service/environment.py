@@ -1,7 +1,6 @@
 """The environment of a job's commands on this node, and whose processes they are."""
 
 import os
-import pwd
 from pathlib import Path
 
 from cosched.config.node import NodeConfig
@@ -23,21 +22,27 @@ class Environment:
         self._files = files
         self._rsh, self._socket, self._job_socket = rsh, socket, job_socket
         self.private_tmp = True
+        self._uids: dict[Key, int] = {}
+
+    def learn(self, key: Key, uid: object) -> None:
+        """The guard says whose the processes of an attempt are. Name services are not asked here: they may not answer,
+        and nothing else would go on meanwhile.
+        """
+        if isinstance(uid, int):
+            self._uids[key] = uid
+
+    def forget(self, key: Key) -> None:
+        """Nothing of an attempt is left."""
+        self._uids.pop(key, None)
 
     def uid(self, attempt: Attempt) -> int | None:
-        """Whose processes an attempt has here; None where nobody has the name."""
-        return None if attempt.prepare is None else self._uid(attempt.prepare)
-
-    def _uid(self, prepare: Prepare) -> int | None:
-        if self._config.security.users == "self":
-            return os.geteuid()
-        try:
-            return pwd.getpwnam(prepare.user).pw_uid
-        except KeyError:
+        """Whose processes an attempt has here; None where that is not known."""
+        if attempt.prepare is None:
             return None
+        return os.geteuid() if self._config.security.users == "self" else self._uids.get(attempt.id)
 
     def of(self, key: Key, prepare: Prepare) -> dict[str, str]:
-        """The environment of an attempt's commands."""
+        """The environment of an attempt's commands, without what the guard adds of the account that they run as."""
         config, path = self._config, self._files.path
         local = {
             "{node_file}": str(path(*key)),
@@ -53,15 +58,4 @@ class Environment:
         made |= {"COSCHED_NODE": config.name, "COSCHED_AGENT_SOCKET": self._socket}
         if prepare.map is not None:
             made["COSCHED_JOB_SOCKET"] = self._job_socket
-        uid = self._uid(prepare)
-        try:
-            entry = pwd.getpwuid(uid if uid is not None else os.geteuid())
-        except KeyError:
-            return {"HOME": "/", **made}
-        return {
-            "HOME": entry.pw_dir,
-            "USER": entry.pw_name,
-            "LOGNAME": entry.pw_name,
-            "SHELL": entry.pw_shell or "/bin/sh",
-            **made,
-        }
+        return made

@@ -170,6 +170,8 @@ class Groups:
             each()
 
     def _on_report(self, message: Message) -> None:
+        for each in message.get("groups", ()):
+            self.environment.learn((int(each["job"]), int(each["attempt"])), each.get("uid"))
         self.hand_in(happened.GuardReports(tuple(_group(each) for each in message.get("groups", ()))))
 
     # --- what is done -------------------------------------------------------------------------------------------------
@@ -206,6 +208,7 @@ class Groups:
                 self._records.drop(key)
             case fx.RemoveFiles(key):
                 self._files.remove(*key)
+                self.environment.forget(key)
                 self.channel.forget(key)
             case fx.AnswerRanks(key, given, waits):
                 self.channel.answer(key, given, waits)
@@ -221,6 +224,8 @@ class Groups:
 
     def _ask_guard(self, number: int, request: fx.GuardRequest) -> None:
         def answered(found: Message | GuardGone) -> None:
+            if isinstance(request, fx.PrepareGroup) and not isinstance(found, GuardGone):
+                self.environment.learn(request.key, found.get("uid"))
             self.hand_in(happened.Replied(number, _reply_of(found)))
 
         try:

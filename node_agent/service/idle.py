@@ -10,18 +10,16 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
-import pwd
 import sys
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Final
 
 from cosched.linux.sessions import Session
 from node_agent.service import logind
 
 _log = logging.getLogger("cosched.agent")
+_ENDS_WITHIN_S: Final = 1.0
 _STALE_S: Final = 5.0  # what a display has not said for so long, it has not said
 _RETRY_S: Final = 30.0
 _ASK_LOGIND_S: Final = 5.0
@@ -105,7 +103,7 @@ class _Watched:
             return
         self._again_s = time.monotonic() + _RETRY_S
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-m", "cosched.linux.display", self._name, _cookies(session),
+            sys.executable, "-I", "-m", "cosched.linux.display", self._name, str(session.leader), str(session.uid),
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         self._reader = asyncio.create_task(self._read(self._process))
@@ -114,8 +112,8 @@ class _Watched:
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
-        if self._reader is not None:
-            await self._reader
+        if self._reader is not None:  # one that waits for a file system does not end now
+            await asyncio.wait([self._reader], timeout=_ENDS_WITHIN_S)
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
@@ -129,22 +127,6 @@ class _Watched:
         await process.wait()
         self._process, self._said = None, None
         self.problem = f"display {self._name}: {story or 'no answer'}"
-
-
-def _cookies(session: Session) -> str:
-    """The file with a session's X cookies: where its first process says, or where display managers put them."""
-    named = ""
-    with contextlib.suppress(OSError):
-        environment = Path(f"/proc/{session.leader}/environ").read_bytes().split(b"\0")
-        named = next((os.fsdecode(entry[11:]) for entry in environment if entry.startswith(b"XAUTHORITY=")), "")
-    places = [named, f"/run/user/{session.uid}/gdm/Xauthority", *_home_cookies(session.uid)]
-    return next((place for place in places if place and os.access(place, os.R_OK)), "")
-
-
-def _home_cookies(uid: int) -> list[str]:
-    with contextlib.suppress(KeyError):
-        return [f"{pwd.getpwuid(uid).pw_dir}/.Xauthority"]
-    return []
 
 
 async def _hint(session: str) -> tuple[float | None, float] | None:

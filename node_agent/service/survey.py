@@ -1,59 +1,42 @@
 """What users are on this node, for ``cosched doctor``: whether the nodes agree on who is who."""
 
 import asyncio
-import os
-import pwd
+import contextlib
+import json
+import sys
 import time
 
 from cosched.config.node import NodeConfig
-from cosched.linux import users
 from cosched.wire.messages import Account, Survey, Surveyed
 
-_PATIENCE_S = 3.0  # a directory of users on the network may not answer
+#: A directory of users on the network, or a home's file system, may not answer.
+_PATIENCE_S = 3.0
+_ENDS_WITHIN_S = 1.0
+_PROGRAM = (sys.executable, "-I", "-m", "cosched.linux.accounts")
 
 
 async def surveyed(request: Survey, config: NodeConfig) -> Surveyed:
     """The answer: users by name as this node's user database has them, those it does not know left out."""
     now_us = time.time_ns() // 1000
-    found: dict[str, Account] = {}
+    security = config.security
+    allowed = {"users": security.users, "min_uid": security.min_uid, "allow_root": security.allow_root}
+    question = json.dumps({"users": request.users, "uids": request.uids, "security": allowed})
+    # not in a thread: one that waits for a file system would keep this process from ending
+    child = await asyncio.create_subprocess_exec(
+        *_PROGRAM, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
     try:
         async with asyncio.timeout(_PATIENCE_S):
-            found = await asyncio.to_thread(_accounts, request, config)
-    except TimeoutError:
-        found = {name: Account(-1, -1, "", "this node's user database does not answer") for name in request.users}
+            told, _ = await child.communicate(question.encode())
+        found = {name: Account(*fields) for name, fields in json.loads(told).items()}
+    except (TimeoutError, ValueError):
+        found = {
+            name: Account(-1, -1, "", "this node's user database, or a home, does not answer") for name in request.users
+        }
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            child.kill()
+        with contextlib.suppress(TimeoutError):  # one that waits for a file system does not end now
+            async with asyncio.timeout(_ENDS_WITHIN_S):
+                await child.wait()
     return Surveyed(request.request, now_us, found)
-
-
-def _accounts(request: Survey, config: NodeConfig) -> dict[str, Account]:
-    found = {}
-    for name in request.users:
-        try:
-            entry = pwd.getpwnam(name)
-        except (KeyError, ValueError):
-            continue
-        found[name] = Account(
-            entry.pw_uid, entry.pw_gid, entry.pw_dir, _problem(name, entry, config, request.uids.get(name))
-        )
-    return found
-
-
-def _problem(name: str, entry: pwd.struct_passwd, config: NodeConfig, submitter: int | None) -> str:
-    """Why jobs of that user would not run here as they should; empty where they would."""
-    security = config.security
-    try:
-        users.resolve(
-            name,
-            users=security.users,
-            min_uid=security.min_uid,
-            allow_root=security.allow_root,
-            submitter=submitter,
-        )
-    except users.UserRefused as error:
-        return str(error)
-    try:
-        home = os.stat(entry.pw_dir)
-    except OSError as error:
-        return f"home {entry.pw_dir}: {error.strerror}"
-    if home.st_uid != entry.pw_uid:
-        return f"home {entry.pw_dir} belongs to uid {home.st_uid}, not to {name} (uid {entry.pw_uid})"
-    return ""

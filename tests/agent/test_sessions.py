@@ -153,8 +153,10 @@ def display(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 
 
 def ask(name: str, cookies: Path | str) -> subprocess.Popen[str]:
+    """Ask for a session whose first process, here the one that asks, says where its cookies are."""
+    program = f'exec "{sys.executable}" -m cosched.linux.display {name} $$ {os.getuid()}'
     return subprocess.Popen(
-        [sys.executable, "-m", "cosched.linux.display", name, str(cookies)],
+        ["sh", "-c", program], env=os.environ | {"XAUTHORITY": str(cookies)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 

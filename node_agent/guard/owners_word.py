@@ -50,7 +50,7 @@ class OwnersWord:
         try:
             if (found := records.word()) is not None:
                 self._take_up(found)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             self.problem = DAMAGED
 
     def share(self, ratio: float | None) -> None:

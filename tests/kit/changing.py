@@ -40,18 +40,21 @@ class Rules:
         held: Allocation | None = None,
         policy: str = "easy",
         asked: tuple[int, bool] | None = None,
+        state: JobState = JobState.RUNNING,
+        attempt: int = 1,
     ) -> None:
         contract = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=mpl)
         config = ClusterConfig(name="c", nodes=list(NODES), contract=contract, launch_timeout="60s", policy=policy)
         fence, self.key = wire.Fence("c", 2, "i"), Ed25519PrivateKey.generate()
         self.core = ServiceCore(config, config.nodes, fence, Orders(config, fence, self.key))
+        self.launch_key = (1, attempt)
         self.held = held or on(n1=2, n2=2)
         self.sent: list[tuple[str, wire.ToAgent]] = []
         self.posted: list[ev.Event] = []
         self.timed = False
         self.now_s = 100.0
         record = JobRecord(
-            job=Job(1, 4, 60_000_000, 0, shape=shape), user="ann", state=JobState.RUNNING, submit_us=0, attempt=1,
+            job=Job(1, 4, 60_000_000, 0, shape=shape), user="ann", state=state, submit_us=0, attempt=attempt,
             submission=Submission(script="#!/bin/sh\n", directory="/", tasks=4), allocation=self.held,
         )  # fmt: skip
         changes = ({1: resizing} if resizing else {}, {1: asked} if asked else {})
@@ -73,11 +76,11 @@ class Rules:
         elif isinstance(effect, Post) and not isinstance(effect.event, ev.NodeJoined):
             self.posted.append(effect.event)
         elif isinstance(effect, SetTimer | CancelTimer):
-            assert effect.key == KEY
+            assert effect.key == self.launch_key
             self.timed = isinstance(effect, SetTimer)
 
     def come(self, name: str, state: str = "", **more: bool) -> None:
-        groups = (wire.GroupReport(*KEY, state, 2, **more),) if state else ()
+        groups = (wire.GroupReport(*self.launch_key, state, 2, **more),) if state else ()
         address = f"10.0.0.{name[1:]}"
         hello = wire.Hello(wire.VERSION, name, "b", 4, 1 << 30, address, 1, "t", groups=groups, session=b"s" * 8)
         self.feed(Connected(name, hello, b"t" * 8))
@@ -117,7 +120,7 @@ class Rules:
     def answers(self, name: str, order: wire.Order) -> None:
         """The node does as it is told."""
         if isinstance(order, wire.Kill):
-            self.feed(Heard(name, wire.GroupEnded(*KEY)))
+            self.feed(Heard(name, wire.GroupEnded(*self.launch_key)))
         elif isinstance(order, wire.Prepare | wire.Resize):
             kind = wire.Prepared if isinstance(order, wire.Prepare) else wire.Resized
             self.feed(Heard(name, kind(order.order)))

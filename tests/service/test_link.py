@@ -322,3 +322,17 @@ async def test_reconnections_cannot_fill_the_log(service: Running) -> None:
             pass
         await service.until(lambda: not service.service.link.connected("n1"), "the end to be seen")
     assert service.log.getvalue().count("agent connected") == 20
+
+
+async def test_answer_of_another_node_to_a_question_is_not_taken(service: Running) -> None:
+    async with service.agent("n1", answers=False) as asked, service.agent("n2") as other:
+        reading = asyncio.create_task(service.service.link.read_output("n1", 1, 1, "stdout", 0, 100))
+        number = (await asked.heard(wire.ReadOutput)).request
+        await other.say(wire.OutputChunk(number, b"forged", 6, final=True))
+        await other.say(wire.Heartbeat(Usage(), Presence.AWAY, asked_us=7))
+        await other.heard(wire.Turns)
+        assert not reading.done()
+        await asked.say(wire.OutputChunk(number, b"own", 3, final=True))
+        found = await reading
+    assert found is not None
+    assert found.data == b"own"

@@ -296,10 +296,19 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
     assert guard.status()["word"] == before
 
 
-def test_a_damaged_record_says_nothing(guard: RealGuard) -> None:
+@pytest.mark.parametrize(
+    "record",
+    [
+        '{"cpu_ratio": "much", "bans": [[1]], "hours": 3}',
+        f'{{"cpu_ratio": {10**400}, "bans": [], "hours": null}}',
+        f'{{"cpu_ratio": null, "bans": [["ada", "bob", {10**400}]], "hours": null}}',
+    ],
+    ids=["types", "large share", "large time"],
+)
+def test_a_damaged_record_says_nothing(guard: RealGuard, record: str) -> None:
     desk(guard, "share", cpu_ratio=0.25)
     guard.kill()
-    (Path(guard.directory) / "state/records/word").write_text('{"cpu_ratio": "much", "bans": [[1]], "hours": 3}')
+    (Path(guard.directory) / "state/records/word").write_text(record)
     guard.start()
     assert guard.status()["word"] == {"cpu_ratio": None, "bans": [], "ended": []}
 

@@ -23,7 +23,7 @@ from node_agent.guard.requests import Refusal, decode
 
 PREPARE = {
     "job": 1, "attempt": 1, "user": "ada", "directory": "/", "tasks": 1, "memory_bytes": None, "limit_us": None,
-    "grace_us": 0, "umask": 0o077, "cpus": None, "asleep": False,
+    "grace_us": 0, "umask": 0o077, "cpus": None, "asleep": False, "uid": 1000,
 }  # fmt: skip
 SPAWN = {
     "job": 1, "attempt": 1, "n": 0, "argv": ["true"], "env": {}, "cwd": "/", "script": False, "output": None,

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from cosched.model.job import TERMINAL, JobState
-from cosched.wire.messages import Exit
+from cosched.wire.messages import Adapted, Asked, Exit, FromAgent, Offered, Prepared, ProgramEnded, Resized, Started
 from faults import ailing, labs, shapes
 from faults.node import CPUS, Node
 from faults.scheduler import Scheduler
@@ -47,6 +47,8 @@ class Judge:
         self.ran: Counter[int] = Counter()
         self.aborted: set[int] = set()
         self.attempts: dict[int, int] = {}  # the last that ran, of each job
+        self._scripts: dict[Key, str] = {}  # on which node each has run
+        self._over: set[Key] = set()  # scripts that have come to their end, or to their limit
         self._launching_us: dict[Key, int] = {}
         self._flaps_us: dict[str, int] = {}
         self._past_us: dict[int, int] = {}  # by waiting job: since when its promised start lies in the past
@@ -74,6 +76,8 @@ class Judge:
         if scheduler is not self.schedulers.now:
             return
         self.look_who_waits(scheduler)
+        if isinstance(committed.event, ev.JobEnded) and committed.event.outcome is JobState.COMPLETED:
+            self._completed(committed.event.job_id)
         if isinstance(committed.event, ev.NodeDrained):
             self._flaps_us.pop(committed.event.name, None)
         if isinstance(committed.event, ev.JobResized | ev.ResizeFailed):
@@ -88,6 +92,11 @@ class Judge:
                 self.world.fired[instruction.reason.why.name.lower()] += 1
                 if instruction.reason.why is Why.ABORTED:
                     self.aborted.add(instruction.job_id)
+
+    def _completed(self, job_id: int) -> None:
+        """P2: a job is completed when its script has ended."""
+        if (key := (job_id, self.attempts.get(job_id, 0))) not in self._over:
+            raise Violation(f"P2: job {job_id} is completed, and the script of {key} has not ended")
 
     def _lost(self, scheduler: Scheduler, name: str) -> None:
         """O3, O5: a node is lost when it was silent for a lease, whoever sets a clock; and set aside after some."""
@@ -134,9 +143,24 @@ class Judge:
             raise Violation(f"D7: {name} was called {(now_us - before_us) / S:.0f} s ago, in vain, and is again")
         self._calls_us[name] = now_us
 
+    def told(self, node: Node, message: FromAgent) -> None:
+        """An agent says something: O8: of a script its own node alone, of an attempt one that was ready for it."""
+        if isinstance(message, Started | Prepared | Resized | Offered):
+            key = message.order.job_id, message.order.attempt
+        elif isinstance(message, ProgramEnded | Adapted | Asked):
+            key = message.job_id, message.attempt
+        else:
+            return
+        if key not in node.guard.ever_prepared:
+            raise Violation(f"O8: {node.name} says {type(message).__name__} of {key}, and has no part in it")
+        runs_on = self._scripts.get(key, node.name)
+        if isinstance(message, Started | ProgramEnded) and runs_on != node.name:
+            raise Violation(f"O8: {node.name} says {type(message).__name__} of {key}, whose script is {runs_on}'s")
+
     def started(self, node: Node, key: Key) -> None:
         """A script has just been started: P1, P2, P6, D4, O12."""
         job_id, _ = key
+        self._scripts[key] = node.name
         self.ran[job_id] += 1
         if self.ran[job_id] > 1 and not self._begins_anew(key):
             raise Violation(f"P2: the script of job {job_id} runs a second time, on {node.name}")
@@ -172,6 +196,7 @@ class Judge:
 
     def ended(self, node: Node, key: Key) -> None:
         """A script has come to its own end, or to its limit: D4."""
+        self._over.add(key)
         if self.world.now_us < node.desk.paused_until_us and node.desk.holds:
             raise Violation(f"D4: the script of job {key[0]} went on, on {node.name}, whose owner has paused")
 

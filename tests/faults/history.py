@@ -55,6 +55,8 @@ RATES = {
     "guard hung": 0.002,
     "disk full": 0.02,
     "disk hangs": 0.01,
+    "start stalls": 0.03,
+    "write stalls": 0.04,
     "other uid": 0.02,
     "ranks slow": 0.3,
     "ranks hang": 0.2,

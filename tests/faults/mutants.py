@@ -144,7 +144,9 @@ class LosesLimits(Scheduler):
     rules_type = _LosesLimits
 
 
-class _Gangs(_Rules):
+class GangRules(_Rules):
+    """All gangs are of another type."""
+
     gang_type: type[Gang]
 
     def handle(self, happened: given.AnyInput, now_s: float) -> list[Effect]:
@@ -163,7 +165,7 @@ class HastyGang(Gang):
         return actions
 
 
-class _HastyRules(_Gangs):
+class _HastyRules(GangRules):
     gang_type = HastyGang
 
 
@@ -204,7 +206,7 @@ class CarelessGang(Gang):
         ]
 
 
-class _CarelessRules(_Gangs):
+class _CarelessRules(GangRules):
     gang_type = CarelessGang
 
 

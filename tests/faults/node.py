@@ -408,7 +408,10 @@ class Node:
         world, present = self.world, self.desk.somebody_is_there
         paused = self.model.paused if self.guard.there else ""
         usage = Usage(cpu_local=0.6, memory_local_bytes=1 << 30) if present else Usage()
-        return wire.Heartbeat(usage, self.desk.presence, "none", paused=paused, asked_us=world.now_us + 1, guard=guard)
+        jobs = self.core.signed([], world.now_us)
+        return wire.Heartbeat(
+            usage, self.desk.presence, "none", paused=paused, asked_us=world.now_us + 1, jobs=jobs, guard=guard
+        )
 
     def _beat(self, life: int) -> None:
         if not self.alive or self.life != life:

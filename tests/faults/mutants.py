@@ -144,9 +144,7 @@ class LosesLimits(Scheduler):
     rules_type = _LosesLimits
 
 
-class GangRules(_Rules):
-    """All gangs are of another type."""
-
+class _Gangs(_Rules):
     gang_type: type[Gang]
 
     def handle(self, happened: given.AnyInput, now_s: float) -> list[Effect]:
@@ -165,7 +163,7 @@ class HastyGang(Gang):
         return actions
 
 
-class _HastyRules(GangRules):
+class _HastyRules(_Gangs):
     gang_type = HastyGang
 
 
@@ -173,23 +171,6 @@ class Hasty(Scheduler):
     """The script runs before all nodes are ready."""
 
     rules_type = _HastyRules
-
-
-class BelievingGang(Gang):
-    """Whichever node says that the script has ended, it has."""
-
-    def program_ended(self, node: str, how: wire.Exit, error_tail: bytes = b"") -> list[Any]:
-        return super().program_ended(self.first, how, error_tail)
-
-
-class _BelievingRules(_Gangs):
-    gang_type = BelievingGang
-
-
-class BelievesAnyNode(Scheduler):
-    """Any node of a job may say that its script has ended."""
-
-    rules_type = _BelievingRules
 
 
 class CarelessGang(Gang):
@@ -206,7 +187,7 @@ class CarelessGang(Gang):
         ]
 
 
-class _CarelessRules(GangRules):
+class _CarelessRules(_Gangs):
     gang_type = CarelessGang
 
 
@@ -396,11 +377,10 @@ SCHEDULERS: dict[type[Scheduler], tuple[str, int]] = {
     EarlyStarter: ("", 20),
     ForgetsReports: ("", 18),
     GivesUp: ("", 0),
-    RefusesReports: ("O10", 616),
+    RefusesReports: ("O10", 312),
     LosesLimits: ("P1", 0),
     Hasty: ("P1", 5),
     RunsAgain: ("P2", 27),
-    BelievesAnyNode: ("P2", 2),
     Relauncher: ("", 0),
     DeafToLeases: ("O10", 32),
     Leaker: ("D6", 0),

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from kit.mutants import sleepers_anywhere
 
-from faults import ailing, mutants, node_mutants, shape_mutants, sleep_mutants, stall_mutants
+from faults import ailing, mutants, node_mutants, shape_mutants, sleep_mutants
 from faults.history import RATES, lived, shrunk
 from faults.node import Node
 from faults.scheduler import Scheduler
 from faults.shapes import CHANGES
 
-SCHEDULERS = mutants.SCHEDULERS | shape_mutants.SCHEDULERS | sleep_mutants.SCHEDULERS | stall_mutants.SCHEDULERS
-NODES = node_mutants.NODES | shape_mutants.NODES | stall_mutants.NODES
+SCHEDULERS = mutants.SCHEDULERS | shape_mutants.SCHEDULERS | sleep_mutants.SCHEDULERS
+NODES = node_mutants.NODES | shape_mutants.NODES
 
 pytestmark = pytest.mark.usefixtures("sets_aside")
 
@@ -25,7 +25,7 @@ WITHIN = 200
 
 def test_a_fixed_set_of_histories_is_clean_and_every_fault_fires() -> None:
     fired: Counter[str] = Counter()
-    for seed in (*range(60), *(62, 70, 74, 75, 78, 170, 542)):  # some more of those in which shapes change
+    for seed in (*range(60), *(62, 74, 170)):  # some more of those in which shapes change
         result = lived(seed)
         assert not result.violation, f"./run faults --seed {seed}: {result.violation}"
         fired += result.fired

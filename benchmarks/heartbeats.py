@@ -25,7 +25,7 @@ from cosched.model.contract import SocialContract
 from cosched.model.coscheduling import Receives
 from cosched.model.effort import Effort
 from cosched.model.job import Job, JobState
-from cosched.model.node import Node, Presence, Usage
+from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
 from cosched.wire.api import Submission
 from cosched.wire.sequence import Numbering, new_session
@@ -89,7 +89,7 @@ def made(nodes: int, jobs: int, width: int, clock: Clock) -> tuple[Link, list[tu
         entry.hello = wire.Hello(
             1, entry.name, "boot", PROCS, MEMORY_BYTES, "127.0.0.1", 1, "bench", session=new_session()
         )
-        entry.size, entry.known = Node(entry.name, PROCS, MEMORY_BYTES, PROCS), True
+        entry.size, entry.known = entry.offers(shared), True
         entry.heard_s = clock()
         signs = tuple(
             wire.JobSigns(

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 import msgspec
+from kit.desk_alone import LIMITS
 
 from campaigns._inputs import Unexpected, bitten, changed, noise
 from cosched.errors import BadInput
@@ -54,11 +55,11 @@ def desk(rng: random.Random, random_count: int, shaped_count: int) -> Counter[st
             lambda _: [],
             list,
             lambda _: False,
-            dict,
+            lambda: LIMITS,
             lambda: None,
         )
         pause = Pause(records, "boot", opted_out=False)
-        made_desk = Desk(loop, made, records, pause, OwnersWord(records), (), reach)
+        made_desk = Desk(loop, made, records, pause, OwnersWord(records), (), os.geteuid(), reach)
         try:
             for packet in _packets(rng, random_count, shaped_count, *_AT_DESK):
                 peer = Peer(os.getpid(), rng.choice(_UIDS), pidfd)

@@ -6,13 +6,19 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 from node_agent.guard.desk_doors import Peer
 from node_agent.guard.desk_switch import Desk, Reach
 from node_agent.guard.owners_word import OwnersWord
 from node_agent.guard.pause import Pause
 from node_agent.guard.records import Records
+
+#: What a guard says of its limits.
+LIMITS: Final[dict[str, Any]] = {
+    "armed": True, "contract": {"cpu_ratio": 1.0}, "contract_cpus": None,
+    "limits": {"cpus": None, "idle": False},
+}  # fmt: skip
 
 
 class DeskAlone:
@@ -28,10 +34,6 @@ class DeskAlone:
         self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         records = Records(self._directory)
         pause = Pause(records, "boot", opted_out=False)
-        limits = {
-            "armed": True, "contract": {"cpu_ratio": 1.0}, "contract_cpus": None,
-            "limits": {"cpus": None, "idle": False},
-        }  # fmt: skip
         reach = Reach(
             hold=self._hold,
             share=lambda _: None,
@@ -40,7 +42,7 @@ class DeskAlone:
             end=lambda _: [],
             ended=list,
             is_job=lambda _: False,
-            limits=lambda: limits,
+            limits=lambda: LIMITS,
             changed=lambda: None,
         )
         self.desk = Desk(loop, str(directory), records, pause, OwnersWord(records), users, os.geteuid(), reach)

@@ -89,7 +89,7 @@ def test_failure_stays_a_failure_without_the_option(project: Project) -> None:
 def test_two_unsteady_tests_pass_and_are_named_with_both_outputs(project: Project, workers: tuple[str, ...]) -> None:
     ended = project.run(_all(STEADY, 3) + _all(UNSTEADY, 2), "--second-chance=9", *workers)
     assert (ended.status, ended.closing) == (0, "3 passed, 2 unsteady")
-    summary = ended.out.rpartition("- test_it.py::test_unsteady_0: unsteady -")[2]
+    summary = ended.out.partition(": unsteady -")[2]  # of the first of them, in any order
     for number in range(2):
         assert f"shaken {number}" in summary
         assert f"    test_it.py::test_unsteady_{number}\n" in summary.rpartition("Find the cause first:")[2]

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from local_load.histogram import COARSE_S, Histogram
 from local_load.measured import Measured
+from local_load.scrapes import Scrapes
 
 QUANTILES: Final = (0.5, 0.95, 0.99)
 _LABELS: Final = ("profile", "call")
@@ -28,14 +29,12 @@ class Exporter(Collector):
         self.lock = threading.Lock()  # held while counts change
         registry = CollectorRegistry()
         registry.register(self)
-        self._server, self._thread = start_http_server(port, host, registry)
-        self.port: int = self._server.server_port
+        self._scrapes = Scrapes(lambda: generate_latest(registry), host, port)
+        self.port: int = self._scrapes.port
 
     def close(self) -> None:
         """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._scrapes.close()
 
     def describe(self) -> Iterator[Metric]:
         """Nothing: what there is shows when it is collected."""

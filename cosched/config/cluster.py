@@ -127,7 +127,8 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     A policy that is ``module:name`` is looked for in ``policy_directory``, then where Python has what is installed.
     ``max_nodes_per_job`` is 1 where nothing can be launched across nodes, and ``note`` then says how to change that.
-    ``allow_root`` accepts jobs of root; the nodes have a setting of their own for that.
+    ``allow_root`` accepts jobs of root; the nodes have a setting of their own for that. ``foreign_directives``: whether
+    a script with lines such as ``#SBATCH -n 4`` is refused, unless its submission says otherwise.
     """
 
     name: str
@@ -150,6 +151,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     max_submissions_per_minute: int = 1_000
     operators: list[str] = msgspec.field(default_factory=lambda: ["root"])
     allow_root: bool = False
+    foreign_directives: Literal["warn", "refuse"] = "warn"
     heartbeat: str = "1s"
     lease: str = "10s"
     launch_timeout: str = "30s"

@@ -50,7 +50,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     coscheduling: str | None = None  # none, ccs, dcs, spin or gang; the cluster's where absent
     directory: str
     environment: dict[str, str] = {}
-    output: str | None = None  # a path, opened as the user on the first node
+    output: str | None = None  # a path (patterns: output_names), opened as the user on the first node
     error: str | None = None
     umask: int = DEFAULT_UMASK  # of all its processes, and of the files of output and error
     hold: bool = False
@@ -64,6 +64,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     job_class: str | None = None  # "long" or "short"; short where absent
     components: tuple[int, ...] | None = None  # tasks of each component, which lie on clusters of their own
     crossing: float | None = None  # part of its time that it takes longer on several; by its kind where absent
+    foreign_directives: str | None = None  # warn or refuse, of #SBATCH lines and the like; the cluster's where absent
 
     @property
     def several_sizes(self) -> bool:

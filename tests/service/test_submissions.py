@@ -6,8 +6,11 @@ from io import BytesIO
 from typing import Any
 
 import pytest
-from kit.service import Cluster, Running, running
+from kit.service import ME, Cluster, Running, running
 
+from cosched.wire import messages as wire
+
+FOREIGN = "#!/bin/sh\n# a comment\n#PBS -l nodes=2\n\n#SBATCH --mem=1G\ntrue\n#SBATCH -n 9\n"
 GOOD: dict[str, Any] = {"script": "#!/bin/sh\ntrue\n", "directory": "/tmp"}
 
 
@@ -55,6 +58,11 @@ BAD = [
     ("directory", {"directory": "/a\0b"}, 400, "expected a path of at most 4095 bytes"),
     ("output", {"output": "logs/"}, 400, "submission: output: found 'logs/'; expected the path of a file"),
     ("error", {"error": ""}, 400, "submission: error: found ''"),
+    ("output", {"output": "a%q"}, 400, "submission: output: found 'a%q'; expected %j (number), %x (name)"),
+    ("output", {"output": "100%"}, 400, "%% is a % itself"),
+    ("output", {"output": "%x" * 40, "name": "n" * 128}, 400, "submission: output: found "),
+    ("script", {"script": FOREIGN, "foreign_directives": "refuse"}, 400, "line 3, '#PBS -l nodes=2' and 1 line more"),
+    ("foreign_directives", {"foreign_directives": "war"}, 400, "expected warn or refuse; did you mean 'warn'?"),
     ("name", {"name": "a\nb"}, 400, "submission: name: found 'a\\nb'; expected at most 128 printable characters"),
     ("name", {"name": "x" * 129}, 400, "expected at most 128 printable characters"),
     ("environment", {"environment": {"A-B": "1"}}, 400, "environment.'A-B': not a variable's name"),
@@ -71,6 +79,29 @@ async def test_a_bad_submission(service: Running, key: str, change: dict[str, An
     assert words in problem["message"]
     assert key in problem["where"] or key == "environment"
     assert (await service.get("/v1/jobs"))["jobs"] == []
+
+
+async def test_cluster_refuses_foreign_directives_unless_the_submission_warns(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    async with running(make_cluster(foreign_directives="refuse")) as service, service.agent("n1"):
+        await joined(service, "n1")
+        foreign = GOOD | {"script": FOREIGN, "hold": True}
+        problem = await service.post("/v1/jobs", foreign, 400)
+        assert "options of another batch system, not read here; expected lines '#COSCHED OPTIONS'" in problem["message"]
+        await service.post("/v1/jobs", foreign | {"foreign_directives": "warn"}, 201)
+        await service.post("/v1/jobs", GOOD | {"script": "#!/bin/sh\n##SBATCH -n 4\n#HQ of ours\n"}, 201)
+
+
+async def test_output_patterns_are_replaced_and_the_directorys_percents_kept(service: Running) -> None:
+    async with service.agent("n1") as agent:
+        await joined(service, "n1")
+        asked = {"name": "a/b", "directory": "/d%j", "output": "%x-%j-%u-%N-%%", "error": "/e-%j"}
+        job = await service.post("/v1/jobs", GOOD | asked | {"hold": True}, 201)
+        assert (job["output"], job["error"]) == (f"/d%j/a_b-{job['job_id']}-{ME}-%N-%", f"/e-{job['job_id']}")
+        await service.post(f"/v1/jobs/{job['job_id']}/release")
+        run = await agent.heard(wire.Run)
+        assert (run.output, run.error) == (f"/d%j/a_b-{job['job_id']}-{ME}-n1-%", f"/e-{job['job_id']}")
 
 
 async def test_an_unknown_key_has_its_nearest(service: Running) -> None:

@@ -1,5 +1,6 @@
 """``cosched submit``: hand a job script to the service."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,7 +9,7 @@ import click
 from cosched.apps.cli.following import tell, to_end
 from cosched.apps.cli.job_environment import EXPORTS, directory, environment, utf8
 from cosched.apps.cli.job_script import merged, read
-from cosched.apps.cli.service import echo_json, exit_status, json_option, outcome, service
+from cosched.apps.cli.service import echo_json, exit_status, json_option, lasting, outcome, service
 from cosched.apps.cli.values import one_of, whole_number
 from cosched.client.client import Client
 from cosched.client.find import connect
@@ -18,9 +19,32 @@ from cosched.errors import BadInput, NoAnswer
 from cosched.model.sizes import contradiction, parse_components, parse_sizes
 from cosched.model.time import US_PER_S
 from cosched.wire.api import JobDoc, Submission
+from cosched.wire.foreign import CHOICES, foreign_directives
 
 #: Options that concern the command, not the job: not in a script.
 _NOT_IN_SCRIPT: Final = ("wait", "as_json", "server", "lab", "script", "arguments")
+
+#: An option of other batch systems' submission -> what does the same here.
+_FOREIGN: Final = {
+    **dict.fromkeys(("--ntasks", "--np"), "--tasks"),
+    **dict.fromkeys(
+        (
+            "-N",
+            "--nodes",
+            "--ntasks-per-node",
+        ),
+        "--tasks; nodes are chosen for the job",
+    ),
+    **dict.fromkeys(("-c", "--cpus-per-task"), "--tasks; a task is one CPU"),
+    **dict.fromkeys(("-t", "--time-limit"), "--time, with its unit, such as 10min"),
+    **dict.fromkeys(("-J", "--job-name"), "--name"),
+    **dict.fromkeys(("-o", "-O"), "--output"),
+    "-e": "--error",
+    **dict.fromkeys(("-D", "--chdir"), "--directory"),
+    "--mem-per-cpu": "--mem, which is of each task",
+    "--wrap": "a script, or - for standard input",
+    "--parsable": "--json",
+}
 
 #: A field of the submission -> the option that sets it, for what the service refuses.
 _OPTIONS: Final = {
@@ -42,6 +66,7 @@ _OPTIONS: Final = {
     "directory": "--directory",
     "script": "SCRIPT",
     "arguments": "ARGS",
+    "foreign_directives": "--foreign-directives",
 }
 
 
@@ -85,7 +110,19 @@ def _components(_ctx: click.Context, param: click.Parameter, text: str | None) -
     return None if text is None else parse_components(text, param.opts[-1])
 
 
-@click.command("submit", context_settings={"allow_interspersed_args": False})
+class _Command(click.Command):
+    """Names what does the same here as an option of another batch system, and options that go to the script."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if same := _FOREIGN.get(error.option_name):
+                raise BadInput(error.option_name, "an option of another batch system", same) from None
+            raise
+
+
+@click.command("submit", cls=_Command, context_settings={"allow_interspersed_args": False})
 @click.option(
     "-n",
     "--tasks",
@@ -158,7 +195,11 @@ def _components(_ctx: click.Context, param: click.Parameter, text: str | None) -
     help="How it runs beside other jobs on its nodes: none, ccs, dcs, spin or gang [the cluster's].",
 )
 @click.option("--name", help="What it is called [the script's name].")
-@click.option("--output", metavar="PATH", help="Write its output there, on its first node [kept for 'cosched logs'].")
+@click.option(
+    "--output",
+    metavar="PATH",
+    help="Write its output there, on its first node; %j %x %u %N: number, name, user, node [kept for 'cosched logs'].",
+)
 @click.option("--error", metavar="PATH", help="The same for its error output.")
 @click.option("--directory", metavar="DIR", help="Where it works; must be on every node [the current directory].")
 @click.option("--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Also set this variable; repeatable.")
@@ -169,6 +210,12 @@ def _components(_ctx: click.Context, param: click.Parameter, text: str | None) -
     default="programs",
     show_default=True,
     help="Which of your variables it gets: what finds programs (PATH and the like), all, or none.",
+)
+@click.option(
+    "--foreign-directives",
+    metavar="|".join(CHOICES),
+    callback=one_of(*CHOICES),
+    help="What to do where the script has #SBATCH lines or the like, which are not read [the cluster's settings].",
 )
 @click.option("--hold", is_flag=True, help="Do not start it before 'cosched release'.")
 @click.option("--requeue", is_flag=True, help="When a node of it is lost, run it again from its beginning.")
@@ -229,6 +276,7 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
         job_class=asked["job_class"],
         components=asked["components"],
         crossing=asked["crossing"],
+        foreign_directives=asked["foreign_directives"],
     )
     numbers = (submission.tasks, submission.min_tasks, submission.max_tasks)
     if wrong := contradiction(*numbers, submission.sizes, submission.evolve_tasks, submission.components):
@@ -236,6 +284,8 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
         raise BadInput(_OPTIONS[field], found, expected)
     with connect(given["server"], given["lab"]) as client:
         job = _submitted(client, submission, shown)
+        for line in _unread(ctx, job, submission, shown):
+            click.echo(f"cosched: {line}", err=True)
         if job.shape is not None and job.shape.note:
             click.echo(f"cosched: job {job.job_id}: {job.shape.note}", err=True)
         if not wait:
@@ -244,6 +294,22 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
         job = _waited(client, job.job_id, as_json=as_json)
         echo_json(job) if as_json else click.echo(_closing(job))
     return exit_status(job)
+
+
+def _unread(ctx: click.Context, job: JobDoc, submission: Submission, where: str) -> Iterator[str]:
+    """What looks like options of the job and was not read as such."""
+    known = {option for param in ctx.command.params for option in param.opts} | set(ctx.help_option_names)
+    after = next((each for each in submission.arguments if _option(each) in known), None)
+    if after is not None:
+        yield f"{after!r} stands after {where} and is the script's: options of the job stand before it"
+    if found := foreign_directives(submission.script):
+        tasks = f"{job.tasks} task{'s' if job.tasks > 1 else ''} for at most {lasting(job.time_limit_s)}"
+        yield f"WARNING: {where}: {found}: not read; job {job.job_id} is {tasks}; '#COSCHED' lines have its options"
+
+
+def _option(argument: str) -> str:
+    """The option that an argument begins with: --time of --time=5min, -n of -n4."""
+    return argument.partition("=")[0] if argument.startswith("--") else argument[:2]
 
 
 def _submitted(client: Client, submission: Submission, where: str) -> JobDoc:

@@ -20,7 +20,7 @@ class Spool:
 
     def __init__(self, link: Link, jobs: Jobs, record: JobRecord, stream: str) -> None:
         """Raises :class:`Refusal` where the output is a file of the user's."""
-        path = record.submission.output if stream == "stdout" else record.submission.error
+        path = record.output if stream == "stdout" else record.error
         if path is not None:
             node = record.allocation.nodes[0].node if record.allocation else "its first node"
             raise Refusal(409, f"job {record.id}: its {stream} goes to {path} on {node}; read it there", found=path)

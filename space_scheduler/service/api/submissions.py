@@ -9,11 +9,14 @@ import msgspec
 
 from cosched.config.cluster import ClusterConfig
 from cosched.config.convert import convert, shown
+from cosched.config.hosts import MAX_NODE_NAME
 from cosched.errors import BadInput, nearest
 from cosched.model.coscheduling import Mode
 from cosched.model.sizes import contradiction, parse_sizes
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire.api import Submission
+from cosched.wire.foreign import CHOICES, foreign_directives
+from cosched.wire.output_names import expanded, has_unknown_pattern
 from space_scheduler.launch import check_environment
 from space_scheduler.service.api import bodies
 from space_scheduler.service.core.sizing import MAX_TASKS
@@ -22,6 +25,8 @@ MAX_SCRIPT_BYTES: Final = 1 << 20
 MAX_ARGUMENTS_BYTES: Final = 128 << 10
 _MAX_NAME: Final = 128
 _MAX_PATH: Final = 4095  # Linux's PATH_MAX, less the closing NUL
+_LONGEST_NUMBER: Final = 10**18  # of a job
+_LONGEST_USER: Final = 256  # Linux's LOGIN_NAME_MAX
 #: What travels to a node's guard in one packet, as JSON, less the part that is left to the job's own variables.
 MAX_LAUNCH_BYTES: Final = 160 << 10
 MAX_ARGUMENTS: Final = 4000
@@ -47,6 +52,7 @@ def decoded(body: bytes) -> Submission:
 def checked(given: Submission, config: ClusterConfig) -> Submission:
     """The same submission, when this cluster can take it; names and paths made plain. Raises :class:`BadInput`."""
     _script(given.script)
+    _foreign(given, config)
     _arguments(given.arguments)
     _tasks(given)
     if given.kind is not None and given.kind not in KINDS:
@@ -70,8 +76,8 @@ def checked(given: Submission, config: ClusterConfig) -> Submission:
     made = msgspec.structs.replace(
         given,
         directory=posixpath.normpath(directory),
-        output=_file("output", given.output, directory),
-        error=_file("error", given.error, directory),
+        output=_file("output", given.output, given, directory),
+        error=_file("error", given.error, given, directory),
     )
     _launchable(made)
     return made
@@ -89,6 +95,15 @@ def _script(script: str) -> None:
         raise BadInput("submission: script", f"its first line is {first[:60]!r}", expected)
     if "\r" in first:
         raise BadInput("submission: script", "its lines end with CR LF, as on Windows", "lines that end with LF")
+
+
+def _foreign(given: Submission, config: ClusterConfig) -> None:
+    chosen = given.foreign_directives
+    if chosen is not None and chosen not in CHOICES:
+        raise _bad("foreign_directives", chosen, " or ".join(CHOICES), nearest(chosen, CHOICES))
+    if (chosen or config.foreign_directives) == "refuse" and (found := foreign_directives(given.script)):
+        expected = "lines '#COSCHED OPTIONS', or --foreign-directives warn, with which they are comments"
+        raise BadInput("submission: script", f"{found}: options of another batch system, not read here", expected)
 
 
 def _tasks(given: Submission) -> None:
@@ -157,13 +172,17 @@ def _path(key: str, path: str) -> str:
     return path
 
 
-def _file(key: str, path: str | None, directory: str) -> str | None:
+def _file(key: str, path: str | None, given: Submission, directory: str) -> str | None:
     """A path of output: where it is relative, it is in the job's directory."""
     if path is None:
         return None
     if _path(key, path).endswith("/"):
         raise _bad(key, path, "the path of a file")
-    return posixpath.normpath(_path(key, posixpath.join(directory, path)))
+    if has_unknown_pattern(path):
+        raise _bad(key, path, "%j (number), %x (name), %u (user) or %N (first node) after a %; %% is a % itself")
+    whole = _path(key, posixpath.join(directory.replace("%", "%%"), path))
+    _path(key, expanded(whole, _LONGEST_NUMBER, given.name, "u" * _LONGEST_USER, "n" * MAX_NODE_NAME))
+    return posixpath.normpath(whole)
 
 
 def _bad(key: str, found: object, expected: str, near: str = "") -> BadInput:

@@ -13,6 +13,7 @@ from cosched.model.effort import Effort
 from cosched.model.job import TERMINAL, Job, JobState
 from cosched.wire.api import Failure, Submission
 from cosched.wire.messages import Exit, Peer
+from cosched.wire.output_names import expanded
 from space_scheduler.machine.aside import SetAside
 from space_scheduler.machine.events import Event
 from space_scheduler.machine.explain import OnNode
@@ -106,6 +107,20 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def alive(self) -> bool:
         """Whether it can still change."""
         return self.state not in TERMINAL
+
+    @property
+    def output(self) -> str | None:
+        """The file that it was asked to write its output to."""
+        return self._named(self.submission.output)
+
+    @property
+    def error(self) -> str | None:
+        """The same of its error output."""
+        return self._named(self.submission.error)
+
+    def _named(self, path: str | None) -> str | None:
+        node = self.allocation.nodes[0].node if self.allocation and self.allocation.nodes else ""
+        return None if path is None else expanded(path, self.id, self.submission.name, self.user, node)
 
 
 class Committed(msgspec.Struct, frozen=True):

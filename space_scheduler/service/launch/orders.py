@@ -151,8 +151,8 @@ class Orders:
             self.numbers.of(launch.gang.first, launch.key, OrderKind.RUN),
             submission.script.encode(),
             submission.arguments,
-            submission.output,
-            submission.error,
+            launch.record.output,
+            launch.record.error,
         )
 
     def resize(self, launch: LaunchAttempt, share: Share, peers: tuple[wire.Peer, ...]) -> wire.Resize:

@@ -99,6 +99,43 @@ def test_submit_says_the_number_and_takes_the_scripts_lines(call: Call, tmp_path
     assert call("cancel", found[1]).out == f"job {found[1]} cancelled\n"
 
 
+#: Lines of other batch systems (the job script) -> the directive that is named.
+FOREIGN = {
+    "#SBATCH -n 4 -t 00:05:00 -J name -o out-%j.txt": "line 2, '#SBATCH -n 4 -t 00:05:00 -J name -o out-%j.txt'",
+    "#PBS -l nodes=2:ppn=4\n#PBS -N name\n#PBS -j oe": "line 2, '#PBS -l nodes=2:ppn=4' and 2 lines more of that kind",
+    "# text\n#BSUB -n 4\n#COSCHED -n 2": "line 3, '#BSUB -n 4'",
+    "#FLUX: -N 2": "line 2, '#FLUX: -N 2'",
+    "#$ -pe mpi 4": "line 2, '#$ -pe mpi 4'",
+}
+
+
+@pytest.mark.parametrize("lines", FOREIGN)
+def test_foreign_directives_are_warned_of_on_stderr_and_refused_on_demand(
+    lines: str, call: Call, tmp_path: Path
+) -> None:
+    (tmp_path / "other.sh").write_text(f"#!/bin/sh\n{lines}\necho hello\n#SBATCH -n 9\n")
+    ended = call("submit", "--hold", "--json", "other.sh")
+    job = json.loads(ended.out)
+    size = "2 tasks" if "COSCHED" in lines else "1 task"
+    told = f"other.sh: {FOREIGN[lines]}: not read; job {job['job_id']} is {size} for at most 1 h; '#COSCHED' lines"
+    assert ended.err.count("\n") == 1
+    assert f"cosched: WARNING: {told}" in ended.err
+    assert call("cancel", job["job_id"]).status == 0
+    refused = call("submit", "--foreign-directives", "refuse", "other.sh")
+    assert (refused.status, refused.out) == (2, "")
+    assert f"cosched: other.sh: {FOREIGN[lines]}: options of another batch system" in refused.err
+
+
+def test_options_after_the_scripts_name_are_said_to_be_its_arguments(call: Call) -> None:
+    for given, told in [(("a", "-n4"), "-n4"), (("--time=5min",), "--time=5min"), (("--help",), "--help")]:
+        ended = call("submit", "--hold", "job.sh", *given)
+        assert f"{told!r} stands after job.sh and is the script's: options of the job stand before it\n" in ended.err
+        assert call("cancel", ended.out.split()[1]).status == 0
+    quiet = call("submit", "--hold", "job.sh", "--grid", "-x", "4")
+    assert quiet.err == ""
+    assert call("cancel", quiet.out.split()[1]).status == 0
+
+
 def test_the_command_line_wins_over_the_script(call: Call) -> None:
     options = ("-n", 1, "--time", "90s", "--mem", "1GB", "--kind", "cpu", "--name", "mine", "--directory", "/tmp")
     ended = call("submit", "--hold", "--json", *options, "job.sh")

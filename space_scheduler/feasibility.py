@@ -45,7 +45,8 @@ class Place(NamedTuple):
     ``alike_in``: in which fields jobs have to be the same to be alike for it. ``looks_at_company``: it matters who is
     on a node, to where tasks go or whether they may. ``by_company``: who is there, and not only how much is free,
     decides whether a job has a place; so a start can make room for another, and an end can take it away.
-    ``share_clusters``: components of one job may lie on one cluster.
+    ``share_clusters``: components of one job may lie on one cluster. ``one_scan``: a scan goes on after a start that
+    can make room for the head, as in the first edition of the rules.
     """
 
     lay: "Callable[[Room, Job, Sequence[int]], list[tuple[int, int]] | None]"
@@ -55,6 +56,7 @@ class Place(NamedTuple):
     looks_at_company: bool = False
     by_company: bool = False
     share_clusters: bool = False
+    one_scan: bool = False
 
     @property
     def refuses(self) -> bool:

@@ -1,5 +1,7 @@
 """What holds on a machine, and the error of a plan that does not fit it."""
 
+from typing import Final
+
 import msgspec
 
 from cosched.errors import Failed
@@ -7,6 +9,10 @@ from cosched.model.components import Between
 from cosched.model.coscheduling import Mode
 from space_scheduler.policy.place import PLACES
 from space_scheduler.progress import ALONE_PPM, Sharing
+
+#: Of how decisions are made on shared nodes. 1, of journals that name none: surplus tasks of a uniform set go to its
+#: first nodes, sets are ranked by the sum of what is used, and one scan is made without a look at the head.
+EDITION: Final = 2
 
 
 class MachineRules(msgspec.Struct, frozen=True):
@@ -23,7 +29,7 @@ class MachineRules(msgspec.Struct, frozen=True):
     ``fold_cost_ppm``: by how many millionths of its rate a folded job is slower than n / ⌈n/c⌉ says.
     ``resize_cost_us``: how long a running job does nothing after a change of the number of its processes.
     ``resize_retry_us``: for how long a job whose nodes have refused a change is left as it is. ``between``: what
-    communication costs a job that lies on several clusters (None: nothing).
+    communication costs a job that lies on several clusters (None: nothing). ``edition``: see :data:`EDITION`.
     """
 
     kill_at_limit: bool = True
@@ -39,6 +45,7 @@ class MachineRules(msgspec.Struct, frozen=True):
     resize_cost_us: int = 0
     resize_retry_us: int = 0
     between: Between | None = None
+    edition: int = EDITION
 
     def __post_init__(self) -> None:
         names = [name for name, place in PLACES.items() if not place.refuses]

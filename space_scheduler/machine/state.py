@@ -48,7 +48,7 @@ from space_scheduler.machine.node_events import NODE_EVENTS
 from space_scheduler.machine.nodes import NodeStatus
 from space_scheduler.machine.rates import Rates
 from space_scheduler.machine.record import Record
-from space_scheduler.machine.rules import BadPlan, MachineRules
+from space_scheduler.machine.rules import EDITION, BadPlan, MachineRules
 from space_scheduler.machine.snapshot import SavedState
 from space_scheduler.policy.interface import (
     Changes,
@@ -102,7 +102,8 @@ class SchedulerState:
             found = f"{policy} cannot be had there: {traits.alone_because}"
             raise BadInput("policy, where jobs share nodes", found, "one with shares = True, such as 3dbf-light")
         self.policy = policy
-        self.machine = Machine(policy.order, rules, place_of(traits.place or rules.place))
+        place = place_of(traits.place or rules.place, earlier=rules.edition < EDITION)
+        self.machine = Machine(policy.order, rules, place)
         self.queue, self.records = self.machine.jobs.queue, self.machine.jobs.records
         self.passes = 0
         self.memory: Any = None

@@ -120,16 +120,18 @@ _MOST_OVERCOMMIT: Final = 1000.0
 
 
 @cache
-def place_of(spec: str, where: str = "place") -> Place:
+def place_of(spec: str, where: str = "place", *, earlier: bool = False) -> Place:
     """The way of that name, with its variants: ``normal(overcommit=1.5)``, ``uniform-hard(subset,any-owners)``.
 
-    ``where`` is the option or key that it was given by. Raises :class:`BadInput`, with the nearest.
+    ``where`` is the option or key that it was given by; ``earlier``: as journals of the first edition have it
+    (``machine.rules.EDITION``). Raises :class:`BadInput`, with the nearest.
     """
     match = _SPEC.fullmatch(spec)
     name = match[1] if match else spec
     if name not in PLACES:
         raise BadInput(where, f"{spec!r}", "one of " + ", ".join(PLACES), nearest=nearest(name, PLACES))
-    place, rules = PLACES[name], uniform.STRICT
+    earlier = earlier and name.startswith("uniform")
+    place, rules = PLACES[name]._replace(one_scan=earlier), uniform.STRICT._replace(earlier=earlier)
     words = match[2].split(",") if match and match[2] is not None else []
     for word in map(str.strip, words):
         key, _, value = word.partition("=")

@@ -12,8 +12,9 @@ on the same set of nodes. What it leaves open is reconstructed here, as the desi
 Two variants (:class:`Rules`): ``subset`` lets a newcomer have a part of the residents' nodes, and ``any-owners`` does
 not ask where owners are.
 
-Of several such sets, the one comes first on which fewest of the job's own tasks share a CPU; then the one whose nodes
-are used least: by memory, then tasks, then CPU.
+Of several such sets, the one comes first on which fewest of the job's own tasks share a CPU; then the one whose fullest
+node is used least: by memory, then tasks, then CPU; then the one of the first nodes. The tasks are laid evenly; those
+that are left over go where least is used, by the same order.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,10 +29,14 @@ from space_scheduler.on_nodes import Resident
 
 
 class Rules(NamedTuple):
-    """What a uniform set is. ``subset``: its residents may be elsewhere, too; ``any_owners``: at some of its desks."""
+    """What a uniform set is. ``subset``: its residents may be elsewhere, too; ``any_owners``: at some of its desks.
+
+    ``earlier``: of the first edition, where sets are ranked by sums, and surplus tasks go to the first nodes.
+    """
 
     subset: bool = False
     any_owners: bool = False
+    earlier: bool = False
 
 
 STRICT: Final = Rules()
@@ -50,12 +55,10 @@ def load(residents: Iterable[Resident], owner: Owner | None = None) -> tuple[int
 def chosen(room: Room, job: Job, fitting: Sequence[int], rules: Rules = STRICT) -> list[tuple[int, int]] | None:
     """The tasks on a uniform set of nodes, evenly; None where there is no such set."""
     places = _Places(room, job, fitting)
-    laid = [each for nodes in _sets(room, job, places, rules) if (each := _evenly(nodes, job, places))]
-    return min(
-        laid,
-        key=lambda pairs: (_crowd(room, pairs), _load_of(room, [index for index, _ in pairs]), pairs),
-        default=None,
-    )
+    sets, ranked = _sets(room, job, places, rules), not rules.earlier
+    laid = [each for nodes in sets if (each := _evenly(room, nodes, job, places, ranked=ranked))]
+    used = _fullest if ranked else _all_used
+    return min(laid, key=lambda pairs: (_crowd(room, pairs), used(room, pairs), pairs), default=None)
 
 
 class _Places(dict[int, int]):
@@ -74,6 +77,16 @@ class _Places(dict[int, int]):
 def _crowd(room: Room, pairs: Iterable[tuple[int, int]]) -> int:
     """How many of the job's own tasks share a CPU."""
     return max(-(-tasks // (room.cpus[index] if room.cpus else tasks)) for index, tasks in pairs)
+
+
+def _fullest(room: Room, pairs: Iterable[tuple[int, int]]) -> tuple[int, ...]:
+    """How much the fullest of these nodes is used: a job is as fast as on its slowest node, however many others."""
+    return max(load(room.residents[index], room.owners[index]) for index, _ in pairs)
+
+
+def _all_used(room: Room, pairs: Iterable[tuple[int, int]]) -> tuple[int, ...]:
+    """How much all of these nodes are used together (``Rules.earlier``)."""
+    return tuple(map(sum, zip(*(load(room.residents[index], room.owners[index]) for index, _ in pairs), strict=True)))
 
 
 def _sets(room: Room, job: Job, places: _Places, rules: Rules) -> list[Sequence[int]]:
@@ -164,23 +177,22 @@ def _kind(kind: str) -> str:
     return kind or "cpu"
 
 
-def _evenly(nodes: Sequence[int], job: Job, places: _Places) -> list[tuple[int, int]] | None:
-    """The tasks on all of these nodes, as evenly as they fit; None where they do not."""
+def _evenly(
+    room: Room, nodes: Sequence[int], job: Job, places: _Places, *, ranked: bool
+) -> list[tuple[int, int]] | None:
+    """The tasks on all of these nodes, as evenly as they fit, surplus ones where least is used; None: no room."""
     tasks = dict.fromkeys(sorted(nodes), 0)
     left = job.procs
     while left:
         open_ = [index for index in tasks if tasks[index] < places[index]]
         if not open_:
             return None
+        if ranked and left < len(open_):
+            open_.sort(key=lambda index: load(room.residents[index], room.owners[index]))  # stable: ties by order
         for index in open_[:left]:
             tasks[index] += 1
         left -= min(left, len(open_))
     return list(tasks.items()) if all(tasks.values()) else None
-
-
-def _load_of(room: Room, nodes: Iterable[int]) -> tuple[int, int, int]:
-    found = [load(room.residents[index], room.owners[index]) for index in nodes]
-    return sum(each[0] for each in found), sum(each[1] for each in found), sum(each[2] for each in found)
 
 
 def of_the_kind(room: Room, job: Job) -> list[int]:

@@ -86,6 +86,22 @@ def test_hard_wants_the_other_kind_and_all_of_its_nodes(kind: str, tasks: int, e
     assert (found and found.why) == (None if expected else Why.NO_UNIFORM_SET)
 
 
+def test_surplus_tasks_of_a_uniform_set_go_to_its_least_used_nodes() -> None:
+    room = cluster("uniform-hard", nodes="abc", mpl=6)
+    room.take(job(1, 4, "cpu"), Allocation(4, (Share("a", 2), Share("b", 1), Share("c", 1))))
+    assert placed(room, job(2, 4, "comm")) == "abbc"  # b and c are used alike: by the nodes' order
+    assert placed(room, job(2, 5, "comm")) == "abbcc"
+    room.memory_bytes[1] = 15  # b has memory for one task alone
+    assert placed(room, job(2, 5, "comm")) == "aabcc"
+
+
+def test_uniform_sets_are_ranked_by_their_fullest_nodes() -> None:
+    """Each node of the smaller set is fuller, though the larger set has more on it altogether."""
+    there = (job(1, 2, "cpu", memory=30), "ab"), (job(2, 3, "cpu", memory=25), "cde")
+    room = cluster("uniform-hard", *there, nodes="abcde")
+    assert placed(room, job(3, 4, "comm")) == "ccde"
+
+
 def test_jobs_that_lie_across_each_other_share_with_nobody() -> None:
     across = (job(1, 2, "cpu"), "ab"), (job(2, 2, "comm"), "bc")
     assert placed(cluster("uniform-hard", *across, nodes="abc"), job(3, 2, "comm")) is None

@@ -154,6 +154,21 @@ def test_behind_a_head_that_waits_for_a_uniform_set_starts_who_leaves_it_one(est
     assert drive.decide() == ([line] if starts else [])
 
 
+def test_head_is_looked_at_again_after_each_start_that_may_make_room_for_it() -> None:
+    """Job 3 brings the company that the head needs; job 4 of its kind would take the last place on each node."""
+    drive = Drive("3dbf-hard", nodes={"a": (3, 0, 1), "b": (3, 0, 1), "c": (1, 0, 1)})
+    drive.submit(1, 2, 200, kind="cpu")
+    drive.submit(5, 1, 40, kind="cpu")  # at its end the head is looked at, with job 3 there
+    drive.submit(2, 2, 20, kind="cpu")
+    drive.decide_and_launch()
+    drive.submit(3, 2, 200, kind="comm")
+    drive.submit(4, 2, 40, kind="comm")
+    assert [line.split(" (")[0] for line in drive.decide() if line.startswith("start")] == [
+        "start 3 on a b",
+        "start 2 on a b",
+    ]
+
+
 def test_beside_an_owner_all_takes_longer() -> None:
     drive = Drive("3dbf-hard", nodes=TWO)
     drive.owner("a", cpu_permille=0)

@@ -5,7 +5,7 @@ with the newcomer there, and with the slowdown that it causes to the jobs that a
 al. 2005, section 3). At most one job has a reservation: predicted ends move with each start, so a second one could not
 be told from a walk over them, and none can be kept for the next pass.
 
-Whom a newcomer does not slow down ends as predicted, so most answers need no look ahead. In one pass at most
+Whom a newcomer does not slow down ends as predicted, so most answers need no look ahead. In one scan at most
 :data:`LOOKS` candidates get one; those behind wait for the next.
 """
 
@@ -19,7 +19,7 @@ from space_scheduler.policy.future.protocol import found_no_place
 from space_scheduler.policy.interface import Nodes, PlannedStart, Snapshot
 from space_scheduler.reasons import Reason, Why
 
-#: How many candidates of a pass may be looked ahead for: each costs a walk over predicted ends.
+#: How many candidates of a scan may be looked ahead for: each costs a walk over predicted ends.
 LOOKS: Final = 50
 
 

@@ -11,9 +11,9 @@ a job starts now if no reservation made in this pass moves to a later time.
   promise nothing.
 
 What a reservation is, and when a start moves it, the future says (``policy.future``): a shadow time and extra
-processors, a place on nodes, or a moment that is predicted. Where a start can make room for another job, one scan is
-not enough: the pass is made again with what it has started, until nobody more starts. On several clusters a start may
-send another job to a cluster where it is in nobody's way: there the queue is searched anew after each (as in Fig. 5).
+processors, a place on nodes, or a moment that is predicted. Where a start can make room for another job (company
+decides, or several clusters), the pass begins again at the head after each start, with what has started (as in Fig. 5),
+until nothing more starts: a second candidate does not take what a first one has given the head.
 
 Why most passes of EASY over counted processors are short: between two ends of jobs nothing gets easier, so after
 submissions only the newcomers are asked, with the shadow time of the last full pass; and the scan asks each shape of
@@ -120,13 +120,15 @@ class Backfill:
         shadow_us = min(promised.values()) if promised else FOREVER_US
         fits = future.now if promised and isinstance(future, CountedFuture) else None
         scan = snapshot.queue.scan(future.free_procs, fits=fits, shortest_first=self.shortest_first)
+        again = future.by_company or future.by_cluster
+        one_scan = not future.by_cluster and snapshot.nodes is not None and snapshot.nodes.room.place.one_scan
         while (job := next_fitting(scan, future, taken)) is not None:
             starts.append(future.start(job, self._why(job, future, shadow_us)))
-            if future.by_cluster:
+            if again and not one_scan:
                 break
             scan.advance()
         plan = Plan(starts, self._memory(future, promised), told=_told(snapshot, promised, starts))
-        return plan, future.by_company or future.by_cluster
+        return plan, again
 
     def _why(self, job: Job, future: Future, shadow_us: int) -> Reason:
         """Why a job behind the reservations may start."""

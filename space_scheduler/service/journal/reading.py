@@ -96,12 +96,25 @@ def read_runs(db: sqlite3.Connection, path: Path) -> tuple[Run, ...]:
     try:
         named = db.execute("SELECT value FROM meta WHERE name = 'cluster_id'").fetchone()
         rows = db.execute("SELECT run FROM runs ORDER BY epoch")
-        runs = [msgspec.json.decode(_unsealed(text, named[0] if named else ""), type=Run) for (text,) in rows]
+        runs = [_read_run(_unsealed(text, named[0] if named else "")) for (text,) in rows]
     except msgspec.ValidationError as error:
         raise refused(path, error) from None
     except (msgspec.DecodeError, sqlite3.DatabaseError, ValueError) as error:
         raise JournalRefused(f"journal {path}: its list of starts is damaged: {error}") from None
     return tuple(part for run in runs for part in run.parts())
+
+
+def _read_run(text: str) -> Run:
+    """A start; where nodes are shared and no edition of the rules is named, it is the first."""
+    run, replace = msgspec.json.decode(text, type=Run), msgspec.structs.replace
+    if '"edition":' in text:
+        return run
+
+    def first(rules: MachineRules) -> MachineRules:
+        return rules if rules.sharing is None else replace(rules, edition=1)
+
+    chosen = tuple(replace(each, rules=first(each.rules)) for each in run.chosen)
+    return replace(run, rules=first(run.rules), chosen=chosen)
 
 
 def sealed(run: Run, cluster_id: str) -> str:

@@ -34,6 +34,9 @@ class Why(StrEnum):
     AVOIDS_NODES = "would fit with the nodes on which its launch has failed, and is not put there again"
     NOT_TAKEN = "would fit with nodes whose owners do not take this user's jobs"
     NODES_AWAY = "can start only when nodes come back: lost or drained ones are needed"
+    OWNERS_THERE = (
+        "can start only when owners leave or come: beside those at their desks now not even empty nodes have a place"
+    )
     PROCS_HELD = "can start only when what is left of ended jobs can be ended: it holds processors"
     BEHIND_HEAD = "jobs ahead of it in the order come first"
     RESERVED_LATER = "has a reservation that is not due yet"

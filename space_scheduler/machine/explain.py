@@ -156,6 +156,8 @@ def _obstacle(machine: MachineView, job: Job) -> Reason | None:
     elif away := machine.nodes.empty().obstacle(job):
         if away.why in (Why.AVOIDS_NODES, Why.NOT_TAKEN):
             return away
+        if machine.nodes.empty(owners=False).obstacle(job) is None:
+            return Reason(Why.OWNERS_THERE, away.numbers)
         installed, in_service, _ = machine.nodes.totals()
         held = sum(each.held_places for each in machine.nodes if each.in_service)
         numbers = {"procs": job.procs, "procs_in_service": in_service, "machine_procs": installed}

@@ -238,16 +238,17 @@ class NamedCapacity:
             self.bans,
         )  # fmt: skip
 
-    def empty(self, *, installed: bool = False) -> Room:
-        """What the nodes in service would have free without any job.
+    def empty(self, *, installed: bool = False, owners: bool = True) -> Room:
+        """What the nodes in service would have free without any job; without ``owners``, as if none were at a desk.
 
         ``installed``: all nodes that ever joined, without their owners and what these say and without what is left of
         ended jobs: as they could be.
         """
         if not installed:
             members = [each for each in self if each.in_service]
-            procs, memory_bytes = [each.places for each in members], [each.memory_bytes for each in members]
-            room = self._made_empty(members, procs, memory_bytes, [each.owner for each in members])
+            there = [each.owner if owners else None for each in members]
+            memory_bytes = [each.node.memory_beside(owner) for each, owner in zip(members, there, strict=True)]
+            room = self._made_empty(members, [each.places for each in members], memory_bytes, there)
             room.bans = self.bans
             return room
         if self._installed is None:

@@ -266,6 +266,32 @@ def test_the_same_job_is_again_as_new_when_it_was_requeued() -> None:
     assert drive.state.records[1].end_us == 100_000_000
 
 
+def test_job_that_owners_keep_from_empty_nodes_is_told_so() -> None:
+    """No set of three of four desks is uniform with owners at two of them, and no node is lost or drained."""
+    drive = lab("uniform-hard", XWINDOWS, XWINDOWS, None, None)
+    drive.submit(1, 5, 60, memory=10 * MIB)
+    drive.submit(2, 1, 60, memory=300 * MIB)
+    assert drive.decide() == []
+    assert drive.why(1) == "OWNERS_THERE, procs 5, fitting_procs 16"
+    drive.lose_node("n4")
+    drive.owner_left("n1")
+    drive.decide()
+    assert drive.why(1).startswith("OWNERS_THERE")
+    drive.lose_node("n3")
+    drive.decide()
+    assert drive.why(1).startswith("NODES_AWAY")
+
+
+def test_job_whose_memory_an_owner_holds_is_told_so() -> None:
+    drive = lab("normal", INTERNET)
+    drive.submit(1, 1, 60, memory=300 * MIB)
+    assert drive.decide() == []
+    assert drive.why(1).startswith("OWNERS_THERE")
+    drive.lose_node("n1")
+    drive.decide()
+    assert drive.why(1).startswith("NODES_AWAY")
+
+
 def test_each_node_is_explained_to_a_job_that_waits() -> None:
     drive = Drive("uniform-hard", nodes={"a": (2, 100, 1), "b": (2, 100, 1), "c": (2, 30, 1), "d": (1, 100, 1)})
     drive.submit(1, 1, 60, memory=10, kind="cpu", cpu_permille=900)  # where least is used: the first

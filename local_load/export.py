@@ -12,12 +12,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from local_load.histogram import COARSE_S, Histogram
+from cosched.monitoring import local
+from cosched.monitoring.series import Series
+from local_load.histogram import Histogram
 from local_load.measured import Measured
 from local_load.scrapes import Scrapes
 
 QUANTILES: Final = (0.5, 0.95, 0.99)
-_LABELS: Final = ("profile", "call")
 
 
 class Exporter(Collector):
@@ -47,54 +48,45 @@ class Exporter(Collector):
 
     def _latencies(self) -> Iterator[Metric]:
         profile = self._measured.profile.name
-        response = HistogramMetricFamily(
-            "cosched_local_response_seconds", "From the moment a call was due to its end.", labels=_LABELS
-        )
-        own = HistogramMetricFamily(
-            "cosched_local_call_seconds", "From a call's real start to its end.", labels=_LABELS
-        )
-        summary = Metric(
-            "cosched_local_response_quantile_seconds", "The same as response, percentiles since the start.", "summary"
-        )
+        labels = local.RESPONSE.label_names
+        response = HistogramMetricFamily(local.RESPONSE.name, local.RESPONSE.help, labels=labels)
+        own = HistogramMetricFamily(local.CALL.name, local.CALL.help, labels=labels)
+        summary = Metric(local.QUANTILE.name, local.QUANTILE.help, local.QUANTILE.kind)
         for name, calls in sorted(self._measured.calls.items()):
-            labels = {"profile": profile, "call": name}
             for family, histogram in ((response, calls.response), (own, calls.own)):
                 family.add_metric((profile, name), buckets(histogram), histogram.sum_ns / 1e9)
+            of_call = dict(zip(labels, (profile, name), strict=True))
             for share in QUANTILES:
                 value = calls.response.quantile_s(share)
-                summary.add_sample(summary.name, labels | {"quantile": str(share)}, value)
-            summary.add_sample(f"{summary.name}_count", labels, calls.response.count)
-            summary.add_sample(f"{summary.name}_sum", labels, calls.response.sum_ns / 1e9)
+                summary.add_sample(summary.name, of_call | {"quantile": str(share)}, value)
+            summary.add_sample(f"{summary.name}_count", of_call, calls.response.count)
+            summary.add_sample(f"{summary.name}_sum", of_call, calls.response.sum_ns / 1e9)
         yield from (response, own, summary)
 
     def _use(self) -> Iterator[Metric]:
         measured = self._measured
-        gauges = {
-            "present": ("Whether he is there.", measured.present),
-            "memory_bytes": ("Memory that his processes hold.", measured.memory_bytes),
-            "target_cpu_ratio": ("CPU that he is to use, in CPUs.", measured.profile.cpu_share),
-            "target_memory_bytes": ("Memory that he is to hold.", measured.room.target_bytes),
-            "target_network_bytes_per_second": ("Traffic that he is to make.", measured.profile.network_bytes_per_s),
+        values: dict[Series, float] = {
+            local.PRESENT: measured.present,
+            local.MEMORY: measured.memory_bytes,
+            local.TARGET_CPU: measured.profile.cpu_share,
+            local.TARGET_MEMORY: measured.room.target_bytes,
+            local.TARGET_NETWORK: measured.profile.network_bytes_per_s,
+            local.PRESENT_TIME: measured.present_s,
+            local.CPU: measured.cpu_s,
+            local.NETWORK: measured.wire_bytes,
+            local.LOST_KEYS: measured.lost_keys,
+            local.PROBE_CPU: measured.probe_cpu_s,
+            local.PROBE_LOST: measured.unsent,
         }
-        counters = {
-            "present_seconds": ("Time that he was there.", measured.present_s),
-            "cpu_seconds": ("CPU that he used.", measured.cpu_s),
-            "network_bytes": ("Bytes on the wire, both ways, headers included.", measured.wire_bytes),
-            "lost_keys": ("Keys whose echo did not come.", measured.lost_keys),
-            "probe_cpu_seconds": ("CPU that the latency probe used.", measured.probe_cpu_s),
-            "probe_lost_samples": ("Samples that nobody fetched in time.", measured.unsent),
-        }
-        for name, (words, value) in gauges.items():
-            gauge = GaugeMetricFamily(f"cosched_local_{name}", words, labels=["profile"])
-            gauge.add_metric([measured.profile.name], float(value))
-            yield gauge
-        for name, (words, value) in counters.items():
-            counter = CounterMetricFamily(f"cosched_local_{name}", words, labels=["profile"])
-            counter.add_metric([measured.profile.name], float(value))
-            yield counter
+        for each, value in values.items():
+            family = (CounterMetricFamily if each.kind == "counter" else GaugeMetricFamily)(
+                each.name, each.help, labels=each.label_names
+            )
+            family.add_metric([measured.profile.name], float(value))
+            yield family
 
 
 def buckets(histogram: Histogram) -> list[tuple[str, float]]:
     """Cumulative counts by upper bound, as the exposition has them."""
-    bounds = [*(f"{bound:g}" for bound in COARSE_S), "+Inf"]
+    bounds = [*(f"{bound:g}" for bound in local.BOUNDS_S), "+Inf"]
     return list(zip(bounds, map(float, accumulate(histogram.coarse)), strict=True))

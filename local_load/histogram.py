@@ -1,24 +1,19 @@
 """Latencies from a microsecond to ten seconds, counted in buckets: fine ones for reports, coarse ones for Prometheus.
 
-Fine: every power of two is divided into 32 (HDR-like, at most 3.2 % wide). Coarse: five to a decade, among them the
-400 ms beyond which a person notices that he waits (Miller 1968, by way of Hanzich et al. 2005), so that the share above
-it is exact. What is shorter or longer than the range is in the first or the last bucket; sum and maximum are exact.
+Fine: every power of two is divided into 32 (HDR-like, at most 3.2 % wide). Coarse: the exported series' bounds, among
+them the 400 ms beyond which a person notices that he waits, so that the share above it is exact. What is shorter or
+longer than the range is in the first or the last bucket; sum and maximum are exact.
 """
 
 from bisect import bisect_left
 from typing import Final
 
+from cosched.monitoring.local import BOUNDS_S, NOTICED_S
+
 _LOW_NS: Final = 1_000
 _HIGH_NS: Final = 10_000_000_000
 _BITS: Final = 5
 _FIRST: Final = 1024  # the power of two at or above a microsecond, where fine buckets begin
-
-#: Upper bounds in seconds.
-COARSE_S: Final = (
-    *(float(f"{mantissa}e{exponent}") for exponent in range(-6, 1) for mantissa in (1, 1.6, 2.5, 4, 6.3)),
-    10.0,
-)
-NOTICED_S: Final = 0.4
 
 
 def fine_index(value_ns: int) -> int:
@@ -43,13 +38,13 @@ _FINE: Final = fine_index(_HIGH_NS) + 1
 
 
 class Histogram:
-    """Counts of one call's latencies. ``coarse[i]`` is of those up to ``COARSE_S[i]`` and above the bound before."""
+    """Counts of one call's latencies. ``coarse[i]`` is of those up to ``BOUNDS_S[i]`` and above the bound before."""
 
     __slots__ = ("coarse", "count", "fine", "max_ns", "sum_ns")
 
     def __init__(self) -> None:
         self.fine = [0] * _FINE
-        self.coarse = [0] * (len(COARSE_S) + 1)
+        self.coarse = [0] * (len(BOUNDS_S) + 1)
         self.count = 0
         self.sum_ns = 0
         self.max_ns = 0
@@ -58,7 +53,7 @@ class Histogram:
         """Count a latency."""
         value_ns = max(0, value_ns)
         self.fine[fine_index(value_ns)] += 1
-        self.coarse[bisect_left(COARSE_S, value_ns / 1e9)] += 1
+        self.coarse[bisect_left(BOUNDS_S, value_ns / 1e9)] += 1
         self.count += 1
         self.sum_ns += value_ns
         self.max_ns = max(self.max_ns, value_ns)
@@ -77,7 +72,7 @@ class Histogram:
         """The share of all above one of the coarse bounds."""
         if not self.count:
             return 0.0
-        return sum(self.coarse[COARSE_S.index(bound_s) + 1 :]) / self.count
+        return sum(self.coarse[BOUNDS_S.index(bound_s) + 1 :]) / self.count
 
     def summary(self) -> dict[str, float]:
         """Count, percentiles, maximum and mean in seconds, and the share that a person notices."""

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cosched.metrics.intervals import Interval
+from cosched.monitoring.local import NOTICED_S
 from cosched.report.palette import COLOURS
 from cosched.report.plots import figure
 from cosched.report.table import Table
-from local_load.histogram import NOTICED_S
 from local_load.samples import Samples
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from typing import Final
 
 from cosched.monitoring import series
-from cosched.monitoring.recordings import COMMIT_P99, LATE, LATE_BUDGET, PASS_P99
+from cosched.monitoring.recordings import COMMIT_P99, LATE, LATE_BUDGET, NOTICED, PASS_P99
 from cosched.monitoring.rules import Alert, Pace
 
 #: The scrape's name, which :mod:`~.scraping` gives.
@@ -15,6 +15,8 @@ _GIB: Final = 1 << 30
 _OVER: Final = "1.1 * {} + 0.1"
 _STUCK_S: Final = 900
 _SLOW_S: Final = 0.5
+#: Above this share of slow calls the 99th percentile is beyond the paper's line.
+_NOTICED: Final = 0.01
 #: Burn rates: at 14.4 a month's budget is gone in two days, at 6 in less than a week; with the windows of each.
 _BURN_FAST: Final = (14.4, "1h", "5m")
 _BURN_SLOW: Final = (6.0, "6h", "30m")
@@ -36,6 +38,10 @@ def _queue_stuck(pace: Pace) -> str:
 def _burnt(rate: float, long: str, short: str) -> str:
     late = f"> {rate * LATE_BUDGET:g}"
     return f"{LATE[long].name} {late} and {LATE[short].name} {late}"
+
+
+def _calls_slow(pace: Pace) -> str:
+    return f"{NOTICED.name} > {_NOTICED:g} and on (cluster, node) {series.NODE_TASKS.name} > 0"
 
 
 def _expires_within(days: int) -> str:
@@ -146,6 +152,14 @@ ALL: Final = (
         lambda pace: _burnt(*_BURN_SLOW),
         "An owner's desk is slow again and again",
         "{{ $value | humanizePercentage }} of wake-ups on {{ $labels.node }} are late: its budget is gone in a week.",
+    ),
+    Alert(
+        "CoschedDeskCallsSlow",
+        "warning",
+        2 * _MINUTE_S,
+        _calls_slow,
+        "System calls at a desk take longer than 400 ms while jobs run there",
+        "{{ $value | humanizePercentage }} of the synthetic user's calls at {{ $labels.node }} took more than 400 ms.",
     ),
     Alert(
         "CoschedCertificateExpiring",

@@ -14,7 +14,7 @@ from cosched.linux.wakeups import BOUNDS_S
 from cosched.model.desk import PUBLIC_REASONS, Availability
 from cosched.model.job import TERMINAL, JobState
 
-Kind = Literal["gauge", "counter", "histogram"]
+Kind = Literal["gauge", "counter", "histogram", "summary"]
 
 
 class Label(msgspec.Struct, frozen=True):

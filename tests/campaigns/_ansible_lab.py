@@ -18,6 +18,8 @@ from campaigns._systemd_hosts import HOME, NETWORK, USER, SystemdHosts, run
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD, DESKS, NEW = "head", ("desk1", "desk2", "desk3"), "desk4"
+#: The desk of a synthetic user, and the port at which other hosts read what it measures.
+SEATED, USER_PORT = "desk1", 7425
 PLAYBOOK_S = 900.0
 JOB_S = 120.0
 #: Whose change says nothing: logs, systemd's own notes, what ssh and Ansible leave with root, copies of account files.
@@ -72,10 +74,11 @@ class Lab:
     def inventory(self, desks: tuple[str, ...], wheels: Path, **more: dict[str, str]) -> None:
         """Write the inventory, as an administrator would; ``more`` is of single hosts."""
         hosts = {name: {"ansible_host": self.hosts.addresses[name], **more.get(name, {})} for name in (HEAD, *desks)}
+        seated = {SEATED: {"local_load_listen": f"0.0.0.0:{USER_PORT}"}} if SEATED in desks else {}
         groups = {
             "cosched_scheduler": {"hosts": {HEAD: hosts[HEAD]}},
             "cosched_nodes": {"hosts": {name: hosts[name] for name in desks}},
-            "cosched_local_load": {"hosts": {}},
+            "cosched_local_load": {"hosts": seated},
         }
         self.written(groups, wheels, cosched_users=[USER])
 

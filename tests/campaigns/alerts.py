@@ -32,9 +32,11 @@ from kit.processes import running_module, standing_still
 from kit.prometheus import LabPrometheus
 
 from cosched.apps.lab.lab import Lab
-from cosched.apps.lab.plan import HEAD
+from cosched.apps.lab.plan import HEAD, USER_PORT
 from cosched.errors import Failed
 from cosched.identity.authority import issue
+from cosched.monitoring import local
+from cosched.monitoring.alerts import SCRAPE
 from cosched.monitoring.recordings import LATE_S, WINDOWS_S
 from cosched.wire.api import Submission
 
@@ -67,6 +69,8 @@ for count in range(1, 1_000_000):
 #: What an owner's alerts look at: the windows that say that it still goes on, and from which part of late wake-ups on.
 _OWNERS = {"CoschedOwnerLatencyFast": ("5m", 0.14), "CoschedOwnerLatencySlow": ("30m", 0.06)}
 _SPIN = "#!/bin/sh\nwhile :; do :; done\n"
+#: Three for each CPU, below the job's script, which is asked to end.
+_SPIN_ALL = "#!/bin/sh\nfor each in $(seq $((3 * {}))); do sh -c 'while :; do :; done' & done\nwait\n"
 
 
 class Broken(Exception):
@@ -259,26 +263,25 @@ def jobs_cannot_end(site: Site) -> Iterator[None]:
 @contextmanager
 def over_contract(site: Site) -> Iterator[None]:
     """Somebody is at a desk and leaves little to a job there; what limits it is lifted by hand, again and again."""
-    quotas = [
-        *Path("/sys/fs/cgroup/cpu").glob(f"cosched-lab/{site.lab.name}/node1/**/cpu.cfs_quota_us"),
-        *Path("/sys/fs/cgroup").glob(f"cosched-lab/{site.lab.name}/node1/**/cpu.max"),
-    ]
-
-    def lift() -> None:
-        for quota in quotas:
-            quota.write_text("-1" if quota.name == "cpu.cfs_quota_us" else "max")
-
     typist = site.lab.popen("node1", [sys.executable, "-c", _TYPIST], stdin=subprocess.DEVNULL)
     try:
         _desk(site, "share", "0.01")
         jobs = [site.submit(_SPIN) for _ in site.lab.nodes]
         _until(lambda: all(_state(site, job) == "running" for job in jobs), "jobs to run")
-        with site.again_and_again(lift, 0.01):
+        with site.again_and_again(lambda: _lift(site), 0.01):
             yield
     finally:
         typist.terminate()
         typist.wait()
         _desk(site, "share", "contract")
+
+
+def _lift(site: Site) -> None:
+    """Take the quotas of CPU off node1's groups."""
+    for root, name, none in (("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "-1"), ("/sys/fs/cgroup", "cpu.max", "max")):
+        for quota in Path(root).glob(f"cosched-lab/{site.lab.name}/node1/**/{name}"):
+            with contextlib.suppress(FileNotFoundError):  # of a job that has ended
+                quota.write_text(none)
 
 
 def _desk(site: Site, *words: str) -> None:
@@ -310,6 +313,39 @@ def owner_waits(site: Site) -> Iterator[None]:
             path.write_text(wide)
         spinner.terminate()
         spinner.wait()
+
+
+@contextmanager
+def calls_slow(site: Site) -> Iterator[None]:
+    """A user sits at a desk where a job computes on every CPU; by hand the desk weighs little and quotas are off."""
+    desk = f"cosched-lab/{site.lab.name}/node1/desk"
+    groups = (Path("/sys/fs/cgroup/cpu", desk, "cpu.shares"), Path("/sys/fs/cgroup", desk, "cpu.weight"))
+    weight = next(path for path in groups if path.exists())
+    before = weight.read_text()
+    address = _user_address(site.lab)
+    argv = [sys.executable, "-P", "-m", "cosched.apps.cli.main", "local-load", "run", "--profile", "xwindows"]
+    user = site.lab.popen("node1", [*argv, "--memory", "256MiB", "--listen", address], stdin=subprocess.DEVNULL)
+    try:
+        _until(lambda: _measured(site) > 40, "the user's calls to be scraped")
+        job = site.submit(_SPIN_ALL.format(os.cpu_count() or 1), tasks=len(site.lab.nodes))
+        _until(lambda: _state(site, job) == "running", "the job to run")
+        weight.write_text("2")  # the least that both versions of control groups take
+        with site.again_and_again(lambda: _lift(site), 0.01):
+            yield
+    finally:
+        weight.write_text(before)
+        user.terminate()
+        user.wait()
+
+
+def _user_address(lab: Lab) -> str:
+    """Where node1's user is scraped."""
+    (address,) = [node["address"] for node in lab.state["nodes"] if node["name"] == "node1"]
+    return f"{address}:{USER_PORT}"
+
+
+def _measured(site: Site) -> float:
+    return sum(value for _, value in site.prometheus.ask(f"sum({local.RESPONSE.name}_count)"))
 
 
 @contextmanager
@@ -367,6 +403,7 @@ CASES = {
     # last: what they do to a desk is in the longest window of its alert for as long as a campaign takes
     "CoschedOwnerLatencyFast": Case(owner_waits, "node1", frozenset({"CoschedOwnerLatencySlow"})),
     "CoschedOwnerLatencySlow": Case(owner_waits, "node1", frozenset({"CoschedOwnerLatencyFast"})),
+    "CoschedDeskCallsSlow": Case(calls_slow, "node1", frozenset({"CoschedDeskOverContract", *_OWNERS})),
 }
 
 
@@ -404,7 +441,7 @@ def tried(site: Site, name: str) -> tuple[float, float]:
 
 
 def _up(site: Site) -> bool:
-    return any(value == 1 for _, value in site.prometheus.ask("up"))
+    return any(value == 1 for _, value in site.prometheus.ask(f'up{{job="{SCRAPE}"}}'))
 
 
 @contextmanager
@@ -423,7 +460,7 @@ def site(faster: float) -> Iterator[Site]:
         lab = stack.enter_context(Lab.up(2, name=f"al-{os.getpid()}", policy="ailing:ailing", keep=[folder]))
         if lab.tier != 1:
             raise SystemExit(f"needs a lab of tier 1: {lab.why}")
-        prometheus = stack.enter_context(LabPrometheus(lab, folder, faster))
+        prometheus = stack.enter_context(LabPrometheus(lab, folder, faster, {"node1": _user_address(lab)}))
         yield Site(lab, prometheus, stack.enter_context(_witness(lab, folder, faster)), folder, disk, users)
 
 

@@ -23,6 +23,8 @@ from campaigns._ansible_lab import (
     HEAD,
     NEW,
     ROOT,
+    SEATED,
+    USER_PORT,
     Broken,
     Lab,
     arguments,
@@ -85,6 +87,21 @@ def half_done(lab: Lab) -> None:
     lab.play("site", "--limit", "desk1")
 
 
+def watched(lab: Lab) -> None:
+    """The synthetic user's service runs at its desk, and the scheduler's host reads what it measures."""
+    address = f"http://{lab.hosts.addresses[SEATED]}:{USER_PORT}/metrics"
+    program = f"import urllib.request as r; print(r.urlopen('{address}', timeout=10).read().decode())"
+
+    def read() -> bool:
+        try:
+            return "cosched_local_present{" in lab.hosts.at(HEAD, f'python3 -c "{program}"')
+        except RuntimeError:
+            return False
+
+    lab.until(read, f"{SEATED} answers at port {USER_PORT}")
+    need(lab.hosts.at(SEATED, "systemctl is-active cosched-local-load.service").strip() == "active", "it is not active")
+
+
 def unmeant(lab: Lab) -> None:
     """Removal without a word of consent changes nothing."""
     recap = lab.play("remove", fails=True)
@@ -142,6 +159,7 @@ def rebooted(lab: Lab) -> None:
             return False
 
     lab.until(all_up, "all nodes are up after the boot")
+    watched(lab)
     lab.verified(lab.submit("once", lab.tasks((*DESKS, NEW))), (*DESKS, NEW))
 
 
@@ -207,10 +225,12 @@ def steps(lab: Lab, earlier: Path, later: Path, newest: Path, old_python: Path |
         "refused": lambda: refused(lab, earlier, old_python),
         "from nothing": lambda: from_nothing(lab),
         "again": lambda: again(lab),
+        "synthetic user": lambda: watched(lab),
         "one setting": lambda: one_setting(lab),
         "half done": lambda: half_done(lab),
         "remove, unmeant": lambda: unmeant(lab),
         "upgrade and rollback": lambda: upgraded(lab, later, earlier),
+        "synthetic user, upgraded": lambda: watched(lab),
         "upgrade that stops": lambda: restored(lab, newest, earlier),
         "add a node": lambda: added(lab, earlier),
         "version 2": lambda: one_hierarchy(lab),

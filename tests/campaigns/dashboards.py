@@ -89,11 +89,13 @@ def shows(found: LabPrometheus, panel: Panel, query: str) -> bool:
 
 
 def second_cluster(folder: Path) -> None:
-    """Have the same scheduler scraped as another cluster, too: all names of nodes are then there twice."""
+    """Have the same targets scraped as another cluster, too: all names of nodes are then there twice."""
     settings = yaml.safe_load((folder / SETTINGS).read_text())
-    (scrape,) = settings["scrape_configs"]
-    (one,) = scrape["static_configs"]
-    scrape["static_configs"].append({"targets": one["targets"], "labels": {"cluster": SECOND}})
+    for scrape in settings["scrape_configs"]:
+        scrape["static_configs"] += [
+            {"targets": list(one["targets"]), "labels": one["labels"] | {"cluster": SECOND}}
+            for one in scrape["static_configs"]
+        ]
     (folder / SETTINGS).write_text(yaml.safe_dump(settings))
 
 

@@ -60,6 +60,10 @@ class Evaluated:
         values = {name: self._value(self._values[name]) for name in names}
         return self._environment.compile_expression(expression, undefined_to_none=False)(**values)
 
+    def rendered(self, template: str) -> str:
+        """A text with statements, of values that were given."""
+        return self._environment.from_string(template).render(self._values)
+
     def text(self, template: str) -> str:
         """A text with expressions in braces, each in its place."""
         return re.sub(r"{{(.*?)}}", lambda found: self.text(str(self.of(found[1].strip()))), template)

@@ -4,15 +4,16 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-import yaml
+import msgspec
 
 from cosched.apps.lab.lab import Lab
 from cosched.apps.lab.plan import HEAD
 from cosched.identity.names import CA_PEM, TOKEN
-from cosched.monitoring.rendering import SETTINGS, Site, rendered
+from cosched.monitoring.rendering import SETTINGS, rendered
 from cosched.wire.api import TokenRequest
 from kit.waiting import BOUND_S
 
@@ -28,12 +29,15 @@ Row = tuple[dict[str, str], float]
 class LabPrometheus:
     """Debian's, in the head's network. ``folder`` has to be visible there (``keep`` of ``Lab.up``)."""
 
-    def __init__(self, lab: Lab, folder: Path, faster: float) -> None:
+    def __init__(self, lab: Lab, folder: Path, faster: float, desks: Mapping[str, str] | None = None) -> None:
+        """``desks`` are scraped beside those that the lab has seated a user at: HOST:PORT by the node's name."""
         self.lab, self.folder = lab, folder
         self.port = 20_000 + os.getpid() % 10_000  # in a lab of tier 3 the head's network is this machine's
-        scheduler = f"{lab.state['scheduler_address']}:{_port(lab)}"
         self._credentials(folder / "credentials")
-        site = Site(scheduler=scheduler, cluster=lab.name, credentials=str(folder / "credentials"), faster=faster)
+        site = lab.site()
+        site = msgspec.structs.replace(
+            site, credentials=str(folder / "credentials"), faster=faster, desks=site.desks | dict(desks or {})
+        )
         for name, text in rendered(site).items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,8 +80,3 @@ class LabPrometheus:
         for labels, _ in self.ask('ALERTS{alertstate="firing"}'):
             found.setdefault(labels["alertname"], set()).add(labels.get("node") or labels.get("identity", ""))
         return found
-
-
-def _port(lab: Lab) -> int:
-    found: int = yaml.safe_load((lab.directory / "cluster.yaml").read_text())["listen"]["port"]
-    return found

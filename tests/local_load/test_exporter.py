@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 from kit.waiting import BOUND_S, wait_for
+from prometheus_client.parser import text_string_to_metric_families
 
+from cosched.monitoring import local
+from local_load.calls import Calls
 from local_load.export import Exporter
 from local_load.measured import Measured, room
+from local_load.probe import CALLS
 from local_load.profile import find
 from local_load.scrapes import MOST_CONNECTIONS
 
@@ -96,3 +100,19 @@ def test_closed_exporter_refuses_connections_and_frees_its_descriptors() -> None
         with pytest.raises(urllib.error.URLError):
             scraped(made)
     assert descriptors() == before
+
+
+def test_exported_series_are_those_that_are_listed(exporter: Exporter) -> None:
+    found = {each.name: each for each in text_string_to_metric_families(scraped(exporter))}
+    listed = {each.name.removesuffix("_total"): each for each in local.ALL}
+    assert set(found) == set(listed)
+    for name, each in listed.items():
+        assert (found[name].type, found[name].documentation) == (each.kind, each.help)
+        labels = {label for sample in found[name].samples for label in sample.labels} - {"le", "quantile"}
+        assert labels == set(each.label_names)
+
+
+def test_listed_calls_are_those_that_the_probe_makes() -> None:
+    assert set(local.CALLS) == set(CALLS)
+    with contextlib.closing(Calls()) as calls:
+        assert set(local.SYSCALLS) == set(calls.by_name)

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cosched.monitoring.local import BOUNDS_S, NOTICED_S
 from local_load.export import buckets
-from local_load.histogram import COARSE_S, NOTICED_S, Histogram, fine_bounds_ns, fine_index
+from local_load.histogram import Histogram, fine_bounds_ns, fine_index
 
 ns = st.integers(1_024, 9_999_999_999)
 
@@ -62,8 +63,8 @@ def test_nothing_measured_is_no_error() -> None:
 
 
 def test_prometheus_buckets_are_cumulative_and_have_the_400_ms_line() -> None:
-    assert NOTICED_S in COARSE_S
-    assert (COARSE_S[0], COARSE_S[-1]) == (1e-6, 10.0)
+    assert NOTICED_S in BOUNDS_S
+    assert (BOUNDS_S[0], BOUNDS_S[-1]) == (1e-6, 10.0)
     shown = buckets(filled([400_000_000, 400_000_001, 10**11]))
     assert dict(shown)["0.4"] == 1
     assert dict(shown)["0.63"] == 2

@@ -14,7 +14,7 @@ from grafana_foundation_sdk.models import units
 from kit.command import Call, cosched  # noqa: F401 (a fixture)
 from kit.waiting import BOUND_S
 
-from cosched.monitoring import alerts, recordings, series
+from cosched.monitoring import alerts, local, recordings, series
 from cosched.monitoring.dashboards.queries import beyond
 from cosched.monitoring.dashboards.render import ALL, files
 from cosched.monitoring.dashboards.values import Dashboard, Panel
@@ -27,6 +27,8 @@ ROLES = Path(__file__).resolve().parents[2] / "ansible/roles"
 KEPT = ROLES / "grafana/files/dashboards"
 #: Labels that Prometheus gives to what it scrapes, and to what it finds.
 GIVEN = {"cluster", "job"}
+#: What it gives to those of a desk's own port beside these.
+AT_DESK = {"node"}
 #: Series that Prometheus itself has.
 ITS_OWN = {"up": {"job", "cluster"}, "ALERTS": {"alertname", "alertstate", "cluster"}}
 _SELECTOR = re.compile(r"([A-Za-z_:][\w:]*)\{([^}]*)\}")
@@ -35,15 +37,17 @@ _SELECTOR = re.compile(r"([A-Za-z_:][\w:]*)\{([^}]*)\}")
 def labels_of_series() -> dict[str, set[str]]:
     """Every series that may be asked for, and the labels that it has."""
     found = dict(ITS_OWN)
-    for each in series.ALL:
-        labels = set(each.label_names) | GIVEN
+    for each in (*series.ALL, *local.ALL):
+        labels = set(each.label_names) | GIVEN | (AT_DESK if each in local.ALL else set())
         if each.kind == "histogram":
             found |= {f"{each.name}_bucket": labels | {"le"}, f"{each.name}_sum": labels, f"{each.name}_count": labels}
         else:
             found[each.name] = labels
     for recording in recordings.ALL:
-        of = next(each for each in series.ALL if each.name in recording.expression(Pace()))
-        found[recording.name] = set(of.label_names) | GIVEN
+        asked = recording.expression(Pace())
+        of = next(each for each in (*series.ALL, *local.ALL) if each.name in asked)
+        kept = re.search(r"sum by \(([^)]*)\)", asked)
+        found[recording.name] = set(kept[1].split(", ")) if kept else set(of.label_names) | GIVEN
     return found
 
 
@@ -146,7 +150,7 @@ def test_a_dashboard_has_its_variables_links_and_runbooks(made: Dashboard) -> No
 
 
 def test_dashboards_are_told_apart() -> None:
-    assert len({made.uid for made in ALL}) == len({made.title for made in ALL}) == len(ALL) == 4
+    assert len({made.uid for made in ALL}) == len({made.title for made in ALL}) == len(ALL) == 5
 
 
 def test_grafana_s_own_types_read_what_was_written() -> None:

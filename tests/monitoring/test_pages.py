@@ -3,10 +3,14 @@
 import re
 from pathlib import Path
 
+import pytest
+import yaml
 from click.testing import CliRunner
 
 from cosched.apps.cli.monitoring import command
+from cosched.errors import BadInput
 from cosched.monitoring import alerts
+from cosched.monitoring.rendering import SETTINGS
 from space_scheduler.reasons import Why
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs/guide"
@@ -53,5 +57,28 @@ def test_files_are_rendered_for_a_site(tmp_path: Path) -> None:
     again = CliRunner().invoke(command, ["render", "--into", str(tmp_path / "made"), *where, "--faster", "30"])
     assert again.exit_code == 0
     assert "scrape_interval: 500ms" in (tmp_path / "made/prometheus.yml").read_text()
+    assert "cosched-desks" not in (tmp_path / "made/prometheus.yml").read_text()
     refused = CliRunner().invoke(command, ["render", "--into", str(tmp_path / "made"), "--faster", "0"])
     assert refused.exit_code != 0
+
+
+def test_render_scrapes_the_desks_that_run_local_load(tmp_path: Path) -> None:
+    desks = ["--desk", "desk2=192.0.2.12:7425", "--desk", "desk1=[2001:db8::1]:7425"]
+    printed = CliRunner().invoke(command, ["render", "--into", str(tmp_path), "--cluster", "office", *desks])
+    assert printed.exit_code == 0, printed.output
+    _, scrape = yaml.safe_load((tmp_path / SETTINGS).read_text())["scrape_configs"]
+    assert scrape == {
+        "job_name": "cosched-desks",
+        "static_configs": [
+            {"targets": ["[2001:db8::1]:7425"], "labels": {"cluster": "office", "node": "desk1"}},
+            {"targets": ["192.0.2.12:7425"], "labels": {"cluster": "office", "node": "desk2"}},
+        ],
+    }
+
+
+@pytest.mark.parametrize("desks", [["desk1"], ["desk1="], ["=h:1"], ["desk1=h"], ["desk1=h:x"], ["d=h:1", "d=h:2"]])
+def test_render_refuses_a_desk_without_name_or_address(desks: list[str], tmp_path: Path) -> None:
+    given = [word for each in desks for word in ("--desk", each)]
+    with pytest.raises(BadInput, match="--desk"):
+        CliRunner().invoke(command, ["render", "--into", str(tmp_path), *given], catch_exceptions=False)
+    assert not list(tmp_path.iterdir())

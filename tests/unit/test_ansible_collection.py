@@ -167,3 +167,12 @@ def test_the_example_is_what_settings_take() -> None:
     assert node_settings(facts, Layout()).presence.preset == "desktop"
     given = read(inventory / "group_vars/all.yml")
     convert({"name": given["cosched_cluster"], "network": given["cosched_network"]}, ClusterConfig, "all.yml")
+
+
+def test_upgrade_reaches_every_group_that_site_installs() -> None:
+    reached = {
+        name: {play["hosts"] for play in read(COLLECTION / f"playbooks/{name}.yml") if "hosts" in play}
+        for name in ("site", "upgrade")
+    }
+    assert "cosched_local_load" in reached["site"]
+    assert reached["site"] <= reached["upgrade"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from kit.ansible_roles import ROLES, Evaluated, named, tasks
+from kit.ansible_roles import ROLES, Evaluated, named, settings, tasks
 
 TLS = {"cert_file": "a.pem", "key_file": "a.key"}
 CLIENTS = TLS | {"client_auth_type": "RequireAndVerifyClientCert"}
@@ -166,3 +166,36 @@ def test_each_part_of_a_role_is_about_the_same_package(role: str, file: str) -> 
                 path = Evaluated("package", role, **each["vars"]).text("{{ package_default }}")
                 found.add((name, path))
     assert found == {(name, f"/etc/default/{file}") for name in ("install", "preflight", "remove")}
+
+
+@pytest.mark.parametrize(
+    ("users", "expected"),
+    [
+        (None, []),
+        ({}, []),
+        ({"desk1": {}, "desk2": {"node_agent_name": "d2"}}, ["desk1=192.0.2.1:7425", "d2=desk2:7425"]),
+        ({"desk1": {"local_load_listen": "192.0.2.1:99"}}, ["desk1=192.0.2.1:99"]),
+        ({"desk1": {"local_load_listen": "127.0.0.1:7425"}}, []),  # which Prometheus does not reach
+        ({"head": {"local_load_listen": "127.0.0.1:7425"}}, ["head=127.0.0.1:7425"]),
+        ({"head": {"local_load_listen": "[::1]:7425"}}, ["head=127.0.0.1:7425"]),
+    ],
+)
+def test_prometheus_scrapes_desks_with_a_synthetic_user(users: dict[str, Any] | None, expected: list[str]) -> None:
+    groups = {} if users is None else {"cosched_local_load": list(users)}
+    hostvars = {
+        name: ({"ansible_host": "192.0.2.1"} if name == "desk1" else {}) | own for name, own in (users or {}).items()
+    }
+    evaluated = Evaluated("prometheus", groups=groups, hostvars=hostvars, inventory_hostname="head")
+    assert evaluated.rendered(settings("prometheus")["prometheus_desks"]).split() == expected
+
+
+@pytest.mark.parametrize(
+    ("groups", "listen"),
+    [
+        ({}, "127.0.0.1:7425"),
+        ({"cosched_monitoring": []}, "127.0.0.1:7425"),
+        ({"cosched_monitoring": ["head"]}, "0.0.0.0:7425"),
+    ],
+)
+def test_synthetic_user_is_reached_from_others_only_where_it_is_scraped(groups: dict[str, Any], listen: str) -> None:
+    assert Evaluated("local_load", groups=groups).of("local_load_listen") == listen

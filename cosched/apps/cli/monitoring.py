@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import click
+import msgspec
 
 from cosched.apps.cli.service import echo_json
 from cosched.errors import BadInput
@@ -22,8 +23,16 @@ def command() -> None:
 
 @command.command("render")
 @click.option("--into", type=click.Path(path_type=Path), metavar="DIR", help="Where they are written.")
-@click.option("--scheduler", metavar="HOST:PORT", default="localhost:7420", show_default=True, help="What is scraped.")
-@click.option("--cluster", metavar="NAME", default="cosched", show_default=True, help="The label of its series.")
+@click.option("--scheduler", metavar="HOST:PORT", help=f"What is scraped [default: {Site().scheduler}].")
+@click.option("--cluster", metavar="NAME", help=f"The label of its series [default: {Site().cluster}].")
+@click.option(
+    "--desk",
+    "desks",
+    metavar="NODE=HOST:PORT",
+    multiple=True,
+    help="Where a node's 'local-load run --listen' is scraped; repeatable.",
+)
+@click.option("--lab", metavar="NAME", help="What there is to scrape in this lab, for a Prometheus on its head.")
 @click.option(
     "--credentials",
     metavar="DIR",
@@ -37,8 +46,10 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print their texts by their names instead.")
 def render_command(
     into: Path | None,
-    scheduler: str,
-    cluster: str,
+    scheduler: str | None,
+    cluster: str | None,
+    desks: tuple[str, ...],
+    lab: str | None,
     credentials: str,
     runbooks: str,
     faster: float,
@@ -52,7 +63,16 @@ def render_command(
     """
     if not 1 <= faster <= 1000:
         raise BadInput("--faster", f"found {faster:g}", "1 to 1000")
-    site = Site(scheduler=scheduler, cluster=cluster, credentials=credentials, runbooks=runbooks, faster=faster)
+    site = _lab_site(lab) if lab else Site()
+    site = msgspec.structs.replace(
+        site,
+        scheduler=scheduler or site.scheduler,
+        cluster=cluster or site.cluster,
+        credentials=credentials,
+        runbooks=runbooks,
+        faster=faster,
+        desks=site.desks | _desks(desks),
+    )
     files = rendered(site)
     if dashboards:
         from cosched.monitoring.dashboards.render import files as dashboard_files  # noqa: PLC0415 (of an extra)
@@ -68,6 +88,24 @@ def render_command(
         (into / name).parent.mkdir(parents=True, exist_ok=True)
         (into / name).write_text(text, encoding="utf-8")
         click.echo(into / name)
+
+
+def _lab_site(name: str) -> Site:
+    from cosched.apps.lab.lab import Lab  # noqa: PLC0415 (only where a lab is named)
+
+    return Lab(name).site()
+
+
+def _desks(given: tuple[str, ...]) -> dict[str, str]:
+    """HOST:PORT by the node's name. Raises :class:`BadInput`."""
+    found: dict[str, str] = {}
+    for each in given:
+        node, _, address = each.partition("=")
+        host, _, port = address.rpartition(":")
+        if not (node and host and port.isdigit()) or node in found:
+            raise BadInput("--desk", repr(each), "NODE=HOST:PORT, once for each node, such as desk1=192.0.2.11:7425")
+        found[node] = address
+    return found
 
 
 @command.command("reference")

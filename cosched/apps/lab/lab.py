@@ -14,11 +14,12 @@ from cosched.apps.lab import control, link, state, tiers
 from cosched.apps.lab.commands import Command
 from cosched.apps.lab.interrupt import deferred, like_ctrl_c
 from cosched.apps.lab.joined import joined
-from cosched.apps.lab.plan import HEAD, Settings, python
+from cosched.apps.lab.plan import HEAD, USER_PORT, Settings, python
 from cosched.client import places
 from cosched.client.client import Client
 from cosched.client.transport import Transport
 from cosched.errors import BadInput, Failed, NoAnswer, nearest
+from cosched.monitoring.rendering import Site
 from cosched.wire.api import NodeDoc
 
 DEFAULT_NAME: Final = "lab"
@@ -195,6 +196,15 @@ class Lab:
             if node.get("cluster"):
                 found.setdefault(node["cluster"], []).append(node["name"])
         return found
+
+    def site(self) -> Site:
+        """What a Prometheus on the lab's head scrapes: the scheduler, and each desk's user (not in tier 3)."""
+        seated = [node for node in self.state["nodes"] if node["user"] and self.tier < 3]
+        return Site(
+            scheduler=f"{self.state['scheduler_address']}:{self.state['scheduler_port']}",
+            cluster=self.name,
+            desks={node["name"]: f"{node['address']}:{USER_PORT}" for node in seated},
+        )
 
     def link(self, do: str = "status", pair: tuple[str, str] | None = None) -> dict[str, Any]:
         """How the link between the clusters is, after it was cut or mended between two of them (:mod:`link`)."""

@@ -188,6 +188,7 @@ class Making:
             plan = self._plan(possible, cookie)
             told |= {"settings": asdict(plan.settings), "memory_bytes": plan.memory_bytes}
             told |= {"network": NETWORK if plan.tier < 3 else "", "scheduler_address": plan.scheduler_address}
+            told |= {"scheduler_port": plan.scheduler_port}
             told |= {"nodes": [asdict(node) for node in plan.nodes]}
             state.write(self._directory, told)
             files.write_all(plan, possible)

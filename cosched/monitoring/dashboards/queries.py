@@ -49,12 +49,12 @@ def quantile(share: float, series: Series, *by: str, window: str = OFTEN, **labe
     return f"histogram_quantile({share:g}, {rate(series, 'le', *by, window=window, part='_bucket', **labels)})"
 
 
-def beyond(bound: float, series: Series, window: str = SELDOM) -> str:
+def beyond(bound: float, series: Series, *by: str, window: str = SELDOM, **labels: str) -> str:
     """The share of a histogram's observations above one of its bounds, which must be among its buckets."""
     if bound not in series.buckets:
         raise ValueError(f"{series.name} has no bucket that ends at {bound:g}")
-    within = increase(series, window=window, part="_bucket", le=_bound(bound))
-    return f"1 - {within} / {increase(series, window=window, part='_count')}"
+    within = increase(series, *by, window=window, part="_bucket", le=_bound(bound), **labels)
+    return f"1 - {within} / {increase(series, *by, window=window, part='_count', **labels)}"
 
 
 def recorded(recording: Recording, **labels: str) -> str:

@@ -4,10 +4,11 @@ from cosched.monitoring.dashboards.build import text
 from cosched.monitoring.dashboards.cluster import CLUSTER
 from cosched.monitoring.dashboards.desk import DESK
 from cosched.monitoring.dashboards.jobs import JOBS
+from cosched.monitoring.dashboards.local import LOCAL
 from cosched.monitoring.dashboards.policies import POLICIES
 from cosched.monitoring.rules import RUNBOOKS
 
-ALL = (CLUSTER, DESK, JOBS, POLICIES)
+ALL = (CLUSTER, DESK, LOCAL, JOBS, POLICIES)
 
 
 def files(runbooks: str = RUNBOOKS) -> dict[str, str]:

@@ -127,6 +127,8 @@ class Processors(threading.Thread):
                 kernel = frozenset(_numbers((group / "cpuset.cpus").read_text()))
         if kernel is None and group.is_dir() and any(node.records.glob(f"{job}.*.run")):
             return None  # its processes have ended; on a full disk no exit is on record
+        if node.cpusets.is_dir() and not group.is_dir():
+            return None  # it is gone; on a full disk its end is not on record
         return _Held(job, record, kernel)
 
     def _lasts(self, node: _Node, held: _Held) -> bool:

@@ -33,6 +33,7 @@ from cosched.linux.cgroups import (
     read_number,
     read_pids,
     remove_directories,
+    trial_of,
 )
 from cosched.linux.cpusets import CpusetTree
 
@@ -187,7 +188,7 @@ class CgroupsV1(Cgroups):
     def names(self) -> list[str]:
         """As the interface says."""
         found = {name for side in self._trees for name in os.listdir(side)}
-        return sorted(name for name in found if job_of(name))
+        return sorted(name for name in found if job_of(name) or trial_of(name))
 
     def procs(self, name: str) -> list[int]:
         """As the interface says."""

@@ -30,6 +30,7 @@ from cosched.linux.cgroups import (
     read_pids,
     read_pids_below,
     remove_directories,
+    trial_of,
 )
 from cosched.linux.cpusets import listed
 
@@ -182,7 +183,7 @@ class CgroupsV2(Cgroups):
 
     def names(self) -> list[str]:
         """As the interface says."""
-        return sorted(name for name in os.listdir(self._side) if job_of(name))
+        return sorted(name for name in os.listdir(self._side) if job_of(name) or trial_of(name))
 
     def procs(self, name: str) -> list[int]:
         """As the interface says, groups that the job may have been given below its own included."""

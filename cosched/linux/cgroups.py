@@ -28,6 +28,7 @@ HELD_US: Final = (_MIN_QUOTA_US, _MAX_PERIOD_US)
 #: it was in it, with whatever locks.
 _STOPS_OUTSIDE: Final = (6, 18)
 _GROUP_NAME: Final = re.compile(r"job-(\d{1,18})\.(\d{1,9})\Z")
+_TRIAL_NAME: Final = re.compile(r"check-(\d{1,9})\Z")
 MARK: Final = "COSCHED_MARK"
 HERALD: Final = "herald"
 VISITORS: Final = "visitors"
@@ -107,7 +108,7 @@ class Cgroups(ABC):
 
     @abstractmethod
     def names(self) -> list[str]:
-        """The jobs' groups that are there, also those of a guard that has died."""
+        """The groups of jobs and trials that exist, those of a guard that has died included."""
 
     @abstractmethod
     def procs(self, name: str) -> list[int]:
@@ -254,6 +255,17 @@ def job_of(name: str) -> tuple[int, int] | None:
     """(job, attempt) of a group's name, or None for anything else."""
     found = _GROUP_NAME.match(name)
     return (int(found[1]), int(found[2])) if found else None
+
+
+def trial_name(pid: int) -> str:
+    """The name of the group in which a process tries what control groups can do (:mod:`cosched.linux.check`)."""
+    return f"check-{pid}"
+
+
+def trial_of(name: str) -> int | None:
+    """The pid in the name of a trial's group, or None for anything else."""
+    found = _TRIAL_NAME.match(name)
+    return int(found[1]) if found else None
 
 
 def quota(cpus: float) -> tuple[int, int]:

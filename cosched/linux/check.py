@@ -6,10 +6,9 @@ import time
 from typing import Final, Protocol
 
 from cosched.linux import cgroup_find, namespaces, process, slices, users
-from cosched.linux.cgroups import YES, Cgroups, NoCgroups, beside_desk
+from cosched.linux.cgroups import YES, Cgroups, NoCgroups, beside_desk, trial_name, trial_of
 from cosched.linux.weights import Weights
 
-_TRIED: Final = "check-{}"  # not a job's name: should this process be killed in the midst, nobody takes it for one
 _PATIENCE_S: Final = 5.0
 
 
@@ -112,8 +111,13 @@ def found(config: NodeSettings, cgroups: Cgroups) -> dict[str, str]:
 
 
 def _try_kill(cgroups: Cgroups) -> str:
-    """Kill a process in a group of its own, and remove the group."""
-    name = _TRIED.format(os.getpid())
+    """Kill a process in a group of its own, and remove the group; first the groups that killed checks have left."""
+    for left in cgroups.names():
+        checker = trial_of(left)
+        if checker is not None and (checker == os.getpid() or process.stat_of(checker) is None):
+            _end(cgroups, left, time.monotonic() + _PATIENCE_S)
+            _remove(cgroups, left)
+    name = trial_name(os.getpid())
     pid = 0
     try:
         cgroups.create(name, 64 << 20, 16)
@@ -128,9 +132,7 @@ def _try_kill(cgroups: Cgroups) -> str:
         while not cgroups.procs(name) and time.monotonic() < deadline_s:
             time.sleep(0.001)
         entered = bool(cgroups.procs(name))
-        while not cgroups.empty(name) and time.monotonic() < deadline_s:
-            cgroups.kill(name)
-            time.sleep(0.001)
+        _end(cgroups, name, deadline_s)
         if not entered:
             return "no: a process could not enter a job's group"
         return YES if cgroups.empty(name) else "no: a process in a job's group could not be killed"
@@ -142,6 +144,12 @@ def _try_kill(cgroups: Cgroups) -> str:
                 os.kill(pid, 9)  # not reaped yet: it is still ours
             os.waitpid(pid, 0)
         _remove(cgroups, name)
+
+
+def _end(cgroups: Cgroups, name: str, deadline_s: float) -> None:
+    while not cgroups.empty(name) and time.monotonic() < deadline_s:
+        cgroups.kill(name)
+        time.sleep(0.001)
 
 
 def _remove(cgroups: Cgroups, name: str) -> None:

@@ -281,6 +281,27 @@ def test_nothing_of_the_check_is_left(side: str, groups: Cgroups) -> None:
     assert places(mine) != []  # what was there before is left
 
 
+def test_frozen_group_of_a_killed_check_is_removed_by_the_next_one(side: str, groups: Cgroups) -> None:
+    class Section:
+        mode, mount, cosched, desk = "auto", MOUNT, side, "user.slice"
+        users, private_tmp = "switch", False
+
+    class Config:
+        cgroup = security = Section
+        weights = NONE
+
+    checker = subprocess.Popen(["true"])
+    checker.wait()
+    name = cgroups.trial_name(checker.pid)
+    groups.create(name, None, 50)
+    pid = inside(groups, sleep, name)
+    wait_for(lambda: groups.procs(name) == [pid], "the child in the group")
+    wait_for(lambda: groups.freeze(name, frozen=True), "the group to stand still")
+    assert check.found(Config, groups)["job kill"] == YES  # type: ignore[arg-type]
+    assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
+    assert groups.names() == []
+
+
 @pytest.mark.parametrize(
     ("cosched", "desk", "idle", "protects"),
     [

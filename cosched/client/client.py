@@ -171,7 +171,7 @@ class Client:
         return self._document("POST", f"/v1/nodes/{quote(name, safe='')}/remove", MemberDoc, RemoveRequest(serials))
 
     def set_aside(self) -> SetAsideList:
-        """GET /v1/set-aside: all that takes part in nothing now."""
+        """GET /v1/set-aside: nodes, jobs, launches and policies that are set aside."""
         return self._document("GET", "/v1/set-aside", SetAsideList)
 
     def survey(self, users: list[str]) -> SurveyDoc:

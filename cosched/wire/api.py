@@ -296,7 +296,7 @@ class NodeList(msgspec.Struct, frozen=True):
 
 
 class SetAsideDoc(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that takes part in nothing now: what it is, by whom or what, since when, and what brings it back.
+    """A node, job, launch or policy that is set aside: by what, since when, and what brings it back.
 
     ``kind``: service, policy, node, user, launch or job; ``name``: a job's number, else a name. ``user``: whose job or
     launch it is. ``since``: null where it is not known.

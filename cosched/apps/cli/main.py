@@ -50,7 +50,7 @@ _SECTIONS: Final = {
         "agent": ("agent:command", "Run a workstation's agent, or check what it can enforce."),
         "local-load": ("local_load:command", "Synthetic users at desks, and how the machine feels to them."),
         "nodes": ("nodes:command", "List the nodes."),
-        "set-aside": ("set_aside:command", "List what takes part in nothing now, and what brings it back."),
+        "set-aside": ("set_aside:command", "List the nodes, jobs, launches and policies that are set aside."),
         "desk": ("desk:command", "At your own desk: what runs beside you, and what you allow."),
         "node": ("nodes:node_command", "Add, remove, drain or resume a node."),
         "identity": ("identity:command", "Make an authority, keys, requests and certificates."),

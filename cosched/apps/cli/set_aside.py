@@ -1,4 +1,4 @@
-"""``cosched set-aside``: all that takes part in nothing now, and what brings it back."""
+"""``cosched set-aside``: nodes, jobs, launches and policies that are set aside, and what brings each back."""
 
 import click
 
@@ -11,7 +11,7 @@ from cosched.client.find import connect
 @wide_option
 @json_option
 def command(wide: bool, as_json: bool, server: str | None, lab: str | None) -> None:
-    """List what takes part in nothing now: by whom or what, since when, and what brings it back.
+    """List the nodes, jobs, launches and policies that are set aside: by what, since when, and what brings each back.
 
     Nodes that are drained, lost or refused, jobs that are held or cannot be ended, launches that failed and are tried
     again, users whom an owner does not take, a policy that fails, a journal that cannot be written. Operators see all

@@ -329,7 +329,7 @@ class Api:
         )
 
     async def set_aside(self, request: web.Request) -> web.Response:
-        """All that takes part in nothing now."""
+        """Nodes, jobs, launches and policies that are set aside."""
         caller = self._caller(request)
         known = Known(self.host.view(), self.book, self.config, self.host.policy_name, self.host.clock.when)
         return answer(docs.SetAsideList(for_caller(caller, set_aside(known))))

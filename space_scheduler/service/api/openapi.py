@@ -192,7 +192,7 @@ ROUTES: Final = (
         path="/v1/set-aside",
         name="set_aside",
         heavy="list",
-        summary="All that takes part in nothing now, and what brings it back; of jobs one's own (operators: all)",
+        summary="All that is set aside, and what brings each back; of jobs one's own (operators: all)",
         answers=api.SetAsideList,
     ),
     Route(

@@ -1,4 +1,4 @@
-"""All that takes part in nothing now, as one list: what, by whom or what, since when, and what brings it back.
+"""Nodes, jobs, launches and policies that are set aside, as one list: by what, since when, and what brings each back.
 
 The list is a value made from what the service publishes (its view) and from what nodes said last. Each source of it is
 a function in :data:`_SOURCES`. Operators are told all; a user, what the API tells everybody of service and nodes, and

@@ -119,7 +119,7 @@ class Page:
         return found
 
     async def aside(self, request: web.Request) -> web.Response:
-        """What takes part in nothing now, as the API tells it."""
+        """What is set aside, as the API tells it."""
         self._asked_by_page(request)
         found = await self._api.set_aside(request)
         found.headers.update(HEADERS)

@@ -19,7 +19,7 @@ export class Data {
   nodes = [];
   queue = [];
   own = [];
-  /** What takes part in nothing now, as the API has it. */
+  /** What is set aside, as the API has it. */
   aside = [];
   /** Changes with every frame: what was computed from older ones is stale. */
   version = 0;

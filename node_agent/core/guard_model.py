@@ -1,10 +1,11 @@
 """The guard as the agent's core sees it, without processes: what it promises, for tests and measurements.
 
 Its promises: groups outlive the agent and the guard; a command is started once by its number, and never after a kill;
-a kill is followed by the word that nothing is left; a group has the share of the newest order that was obeyed, also
-when agent and guard have been started anew; what happens while no agent listens is in the next report; while somebody
-at the desk has paused parallel work, nothing is prepared and nothing started; nothing is prepared for a user who has
-another uid here than on the scheduler's host.
+a kill is followed by the word that nothing is left, once its processes hear it; a start that a file system holds up is
+refused after a while, and what was refused so never begins; a group has the share of the newest order that was obeyed,
+also when agent and guard have been started anew; what happens while no agent listens is in the next report; while
+somebody at the desk has paused parallel work, nothing is prepared and nothing started; nothing is prepared for a user
+who has another uid here than on the scheduler's host.
 """
 
 from collections import Counter, deque
@@ -32,6 +33,8 @@ class ModelGroup:
         self.processors: tuple[int, ...] = ()  # its own; none where it has no ``cpus``
         self.resize_order = 0
         self.commands: dict[int, Exit | None] = {}
+        self.held_up: dict[int, fx.Spawn] = {}  # commands whose start waits for a file system
+        self.deaf = False  # its processes hear no signal
         self.ending = False
         self.told_empty = True
 
@@ -42,8 +45,8 @@ class ModelGroup:
 
     @property
     def starting(self) -> bool:
-        """Whether its first command is still to be started."""
-        return not self.commands and not self.ending
+        """Whether its first command is still to be started, or a start waits for a file system."""
+        return bool(self.held_up) or (not self.commands and not self.ending)
 
 
 class GuardModel:
@@ -86,7 +89,7 @@ class GuardModel:
         return Done()
 
     def _forget(self, request: fx.ForgetGroup, group: ModelGroup) -> Reply:
-        if group.running or not group.told_empty:
+        if group.running or group.held_up or not group.told_empty:
             return Declined("busy", f"attempt {request.key[1]} at job {request.key[0]} is alive; kill it first")
         del self.groups[request.key]
         return Done()
@@ -148,7 +151,7 @@ class GuardModel:
             return Declined("stale", f"attempt {request.key[1]} at job {request.key[0]} is ending")
         if self.paused:
             return Declined("paused", self.paused)
-        if request.n in group.commands:
+        if request.n in group.commands or request.n in group.held_up:
             return Declined("busy", f"command {request.n} has been started already")
         return None
 
@@ -161,13 +164,32 @@ class GuardModel:
             return
         group.commands[n] = how
         self._events.append(happened.CommandEnded(key, n, how))
-        if not group.running:
+        if not group.running and not group.held_up:
             self._empty(key, group)
 
+    def hold_up(self, request: fx.Spawn) -> None:
+        """The start of a command that :meth:`refusal` does not refuse waits for a file system."""
+        group = self.groups[request.key]
+        group.held_up[request.n] = request
+        group.told_empty = False
+
+    def withdraw(self, key: Key) -> Declined:
+        """A start takes too long: the command never begins, and all of the attempt is to end."""
+        self.groups[key].ending = True
+        return Declined("unrun", "the output does not answer")
+
+    def let_go(self, key: Key, n: int = SCRIPT) -> Reply:
+        """The file system answers: the command begins, unless its attempt is to end."""
+        group = self.groups[key]
+        request = group.held_up.pop(n)
+        if group.ending:
+            return Declined("unrun", "it was ended before the command began")
+        return self._spawn(request, group)
+
     def carry_out_kills(self) -> None:
-        """What was to be killed is dead, and nothing of it is left."""
+        """What was to be killed is dead, and nothing of it is left, but for what hears no signal."""
         for key, group in self.groups.items():
-            if not group.ending or group.told_empty:
+            if not group.ending or group.told_empty or group.held_up or group.deaf:
                 continue
             for n in sorted(group.running):
                 group.commands[n] = self._killed
@@ -193,7 +215,10 @@ class GuardModel:
                 happened.Group(
                     key,
                     bool(group.running) or not group.told_empty,
-                    tuple(happened.Command(n, how) for n, how in sorted(group.commands.items())),
+                    (
+                        *(happened.Command(n, how) for n, how in sorted(group.commands.items())),
+                        *(happened.Command(n, begun=False) for n in sorted(group.held_up)),
+                    ),
                 )
                 for key, group in self.groups.items()
             )

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from cosched.wire.messages import Exit
 from faults.scripts import Scripts
+from faults.stalling import Stalls
 from faults.violation import Violation
 from faults.world import MS, S, Sleeper, World
 from node_agent.core import effects as fx
@@ -59,6 +60,7 @@ class Guard:
         self.well_since_us = 0  # up, not slow, not hung
         self.ever_prepared: set[Key] = set()
         self.scripts = Scripts(world, self._script_ends)
+        self.stalls = Stalls(world, self, model, machine.do)
         self.other_uids: dict[str, int] = {}  # what the node's user database says of names, where it is another uid
         self._agent = agent
         self._machine = machine
@@ -102,6 +104,7 @@ class Guard:
     def _starts(self) -> None:
         self.up = True
         self.up_since_us = self.well_since_us = self.world.now_us
+        self.stalls.guard_starts()
         self.comes(self._agent.life)
 
     def hangs(self, for_us: int) -> None:
@@ -140,6 +143,7 @@ class Guard:
         self._does = Sleeper(self.world)
         self.up = False
         self.scripts.clear()
+        self.stalls.clear()
         self.model.reboot()
 
     def booted(self) -> None:
@@ -173,6 +177,10 @@ class Guard:
             return
         if isinstance(request, fx.PrepareGroup) and self.world.fault("other uid"):
             self._changes_uid(request.prepare.user)
+        answer = partial(self._answer, life, connection, process, number)
+        if isinstance(request, fx.Spawn) and self.stalls.holds_up(request, answer):
+            self._agent.say(f"asks its guard: {type(request).__name__} {request.key}: held up")
+            return
         reply = self.model.ask(request)
         self._agent.say(f"asks its guard: {type(request).__name__} {request.key}: {reply}")
         if isinstance(reply, Done):
@@ -196,12 +204,35 @@ class Guard:
                 raise Violation(f"O16: {request.key} is prepared on {self._agent.name} for another uid of that name")
             self.ever_prepared.add(request.key)
         elif isinstance(request, fx.Spawn):
-            self._agent.say(f"runs the script of {request.key}")
-            self._on_started(request.key)
-            work_us, how = self._runs(request.key[0])
-            self.scripts.start(request.key, work_us, how, request.prepare.limit_us)
+            self.began(request)
         elif isinstance(request, fx.KillGroup):
-            self.world.after(self.world.draw_us(MS, 1500 * MS), lambda: self._machine.do(self._killed))
+            self.world.after(self.world.draw_us(MS, 1500 * MS), lambda: self._machine.do(self.killed))
+
+    def began(self, request: fx.Spawn) -> None:
+        """A script runs."""
+        self._agent.say(f"runs the script of {request.key}")
+        self._on_started(request.key)
+        work_us, how = self._runs(request.key[0])
+        self.scripts.start(request.key, work_us, how, request.prepare.limit_us)
+        self.stalls.begins(request.key)
+
+    def _answer(self, life: int, connection: int, process: int, number: int, reply: Reply) -> None:
+        """What the guard that was asked over that connection answers later."""
+        if self._process == process and self._connection == connection:
+            self._reply(life, number, reply)
+
+    def do(self, happens: Callable[[], None]) -> None:
+        """Have the guard that there is then do something, when it does anything."""
+        self._machine.do(lambda: self._does.do(lambda: happens() if self.up else None))
+
+    def tells(self, event: happened.Input) -> None:
+        """Tell the agent, if one listens."""
+        if self.there:
+            self._agent.hears_guard(event, self._agent.life)
+
+    def say(self, what: str) -> None:
+        """A line of the history."""
+        self._agent.say(what)
 
     def _reply(self, life: int, number: int, reply: Reply) -> None:
         self._agent.hears_guard(happened.Replied(number, reply), life)
@@ -213,7 +244,8 @@ class Guard:
         self.model.end(key, how)
         self._pass_on()
 
-    def _killed(self) -> None:
+    def killed(self) -> None:
+        """What was to be killed is dead, if it hears that."""
         self.model.carry_out_kills()
         for key, group in self.model.groups.items():
             if not group.running:

@@ -49,11 +49,14 @@ RATES = {
     "crash after persist": 0.004,
     "order twice": 0.02,
     "old order": 0.02,
+    "false word": 0.01,
     "guard dead": 0.005,
     "guard slow": 0.01,
     "guard hung": 0.002,
     "disk full": 0.02,
     "disk hangs": 0.01,
+    "start stalls": 0.03,
+    "write stalls": 0.04,
     "other uid": 0.02,
     "ranks slow": 0.3,
     "ranks hang": 0.2,
@@ -128,6 +131,8 @@ class History:
             node.cluster = labs.lab_of(seed, name)
             node.moment = self._moment
         self.judge = Judge(world, self.schedulers, self.nodes)
+        for node in self.nodes.values():
+            node.told = self.judge.told
 
     # --- what happens -----------------------------------------------------------------------------------------------
 

@@ -4,20 +4,23 @@ from collections import Counter
 from collections.abc import Mapping
 
 from cosched.model.job import TERMINAL, JobState
-from cosched.wire.messages import Exit
+from cosched.wire.messages import Adapted, Asked, Exit, FromAgent, Offered, Prepared, ProgramEnded, Resized, Started
 from faults import ailing, labs, shapes
 from faults.node import CPUS, Node
 from faults.scheduler import Scheduler
 from faults.schedulers import Schedulers
+from faults.stalling import held
 from faults.violation import Violation
 from faults.world import MS, S, World
 from node_agent.core.attempt import Key
+from node_agent.core.guard_model import ModelGroup
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Kill, Resize, SetAside, Start
 from space_scheduler.reasons import Why
 from space_scheduler.replay import replay
 from space_scheduler.service.core.journalled import OVERDUE_AFTER_US
 from space_scheduler.service.journal.records import Committed
+from space_scheduler.service.launch.stalls import STALLED
 
 _LEASE_US = 5 * S
 _LAUNCH_US = 8 * S
@@ -30,6 +33,7 @@ _CALLED_AGAIN_US = 299 * S
 _MOST_PLACES = 2 * CPUS
 #: Within so long a node is told what the core holds: a heartbeat, and an order that may be lost once.
 _REPAIRED_US = 5 * S
+_TOLD_US = 60 * S
 #: How many times its time alone a job may take by its nodes: folded, with a margin, in a quarter of its width.
 _MOST_STRETCHED = 8 * 4
 
@@ -47,9 +51,15 @@ class Judge:
         self.ran: Counter[int] = Counter()
         self.aborted: set[int] = set()
         self.attempts: dict[int, int] = {}  # the last that ran, of each job
+        self._scripts: dict[Key, str] = {}  # on which node each has run
+        self._over: set[Key] = set()  # scripts that have come to their end, or to their limit
         self._launching_us: dict[Key, int] = {}
         self._flaps_us: dict[str, int] = {}
         self._past_us: dict[int, int] = {}  # by waiting job: since when its promised start lies in the past
+        self._untold_us: dict[
+            tuple[str, Key], int
+        ] = {}  # since when what cannot be ended is not told, while all are well
+        self._waits_us: dict[tuple[str, Key], int] = {}  # since when a job waits that may leave a node
         self._looks = 0
         self._differs_us: dict[tuple[str, int], int] = {}  # by node and job: since when it was told something else
         self._waited_us = 0  # when a job waited last
@@ -74,6 +84,8 @@ class Judge:
         if scheduler is not self.schedulers.now:
             return
         self.look_who_waits(scheduler)
+        if isinstance(committed.event, ev.JobEnded) and committed.event.outcome is JobState.COMPLETED:
+            self._completed(committed.event.job_id)
         if isinstance(committed.event, ev.NodeDrained):
             self._flaps_us.pop(committed.event.name, None)
         if isinstance(committed.event, ev.JobResized | ev.ResizeFailed):
@@ -88,6 +100,11 @@ class Judge:
                 self.world.fired[instruction.reason.why.name.lower()] += 1
                 if instruction.reason.why is Why.ABORTED:
                     self.aborted.add(instruction.job_id)
+
+    def _completed(self, job_id: int) -> None:
+        """P2: a job is completed when its script has ended."""
+        if (key := (job_id, self.attempts.get(job_id, 0))) not in self._over:
+            raise Violation(f"P2: job {job_id} is completed, and the script of {key} has not ended")
 
     def _lost(self, scheduler: Scheduler, name: str) -> None:
         """O3, O5: a node is lost when it was silent for a lease, whoever sets a clock; and set aside after some."""
@@ -116,9 +133,22 @@ class Judge:
             hello = scheduler.rules.book.entry(share.node).hello
             if hello is None:
                 continue
-            places = CPUS * scheduler.config.contract.stricter(hello.owner).mpl
+            places = CPUS * scheduler.config.contract.stricter(hello.owner).mpl - self._left_on(scheduler, share.node)
             if held[share.node] > places and not scheduler.joins_anew(share.node):
                 raise Violation(f"P6: job {start.job.id} is started with {held[share.node]} CPUs on {share.node}")
+
+    def _left_on(self, scheduler: Scheduler, name: str) -> int:
+        """What the core knows to be held there by what never began and cannot be ended (O14)."""
+        known = next((each.node.held_procs for each in scheduler.core.state.nodes() if each.node.name == name), 0)
+        groups = self.nodes[name].model.groups.items()
+        left = sum(held(group)[0] for key, group in groups if group.held_up and self._is_left(scheduler, name, key))
+        return max(known, left)
+
+    def _is_left(self, scheduler: Scheduler, name: str, key: Key) -> bool:
+        """Whether an attempt is told to be stalled there and no job holds it."""
+        launch = scheduler.rules.launches.attempts.get(key[0])
+        ours = launch is not None and launch.key == key
+        return not ours and key in scheduler.rules.book.entry(name).stalls
 
     def called(self, scheduler: Scheduler, name: str) -> None:
         """D7: a machine is called from its sleep by its owner's word alone, for a job that waits, and not for ever."""
@@ -134,9 +164,24 @@ class Judge:
             raise Violation(f"D7: {name} was called {(now_us - before_us) / S:.0f} s ago, in vain, and is again")
         self._calls_us[name] = now_us
 
+    def told(self, node: Node, message: FromAgent) -> None:
+        """An agent says something: O8: of a script its own node alone, of an attempt one that was ready for it."""
+        if isinstance(message, Started | Prepared | Resized | Offered):
+            key = message.order.job_id, message.order.attempt
+        elif isinstance(message, ProgramEnded | Adapted | Asked):
+            key = message.job_id, message.attempt
+        else:
+            return
+        if key not in node.guard.ever_prepared:
+            raise Violation(f"O8: {node.name} says {type(message).__name__} of {key}, and has no part in it")
+        runs_on = self._scripts.get(key, node.name)
+        if isinstance(message, Started | ProgramEnded) and runs_on != node.name:
+            raise Violation(f"O8: {node.name} says {type(message).__name__} of {key}, whose script is {runs_on}'s")
+
     def started(self, node: Node, key: Key) -> None:
         """A script has just been started: P1, P2, P6, D4, O12."""
         job_id, _ = key
+        self._scripts[key] = node.name
         self.ran[job_id] += 1
         if self.ran[job_id] > 1 and not self._begins_anew(key):
             raise Violation(f"P2: the script of job {job_id} runs a second time, on {node.name}")
@@ -172,6 +217,7 @@ class Judge:
 
     def ended(self, node: Node, key: Key) -> None:
         """A script has come to its own end, or to its limit: D4."""
+        self._over.add(key)
         if self.world.now_us < node.desk.paused_until_us and node.desk.holds:
             raise Violation(f"D4: the script of job {key[0]} went on, on {node.name}, whose owner has paused")
 
@@ -186,8 +232,10 @@ class Judge:
             self._flaps_us.clear()
             self._past_us.clear()
             self._differs_us.clear()
+            self._untold_us.clear()
             return
         self._look_at_nodes(scheduler)
+        self._look_at_stalls(scheduler)
         self._look_at_shapes(scheduler)
         self._look_at_processors()
         self._look_at_what_nodes_were_told(scheduler)
@@ -220,6 +268,39 @@ class Judge:
         for name, since_us in self._flaps_us.items():
             if now_us - since_us > _SLACK_US + scheduler.disk.failed_us:
                 raise Violation(f"O5: {name} was lost {scheduler.losses[name]} times, and is not set aside")
+
+    def _look_at_stalls(self, scheduler: Scheduler) -> None:
+        """O14: what cannot be ended is told within a minute, while nothing else goes wrong; a user's own sets no node
+        aside, and what a script that never began holds is no job's any more.
+        """
+        untold = {}
+        for name, node in self.nodes.items():
+            entry = scheduler.rules.book.entry(name)
+            if entry.reason.startswith(STALLED):
+                raise Violation(f"O14: {name} is set aside for a user's file system")
+            if not (entry.agreed and entry.connected and node.guard.there and not node.guard.does_nothing):
+                continue
+            for key, group in node.model.groups.items():
+                if node.guard.stalls.to_end(key, group) and key not in entry.stalls:
+                    untold[name, key] = self._untold_us.get((name, key), self.world.now_us)
+        self._untold_us = untold
+        for (name, key), since_us in untold.items():
+            if self.world.now_us - since_us > _TOLD_US:
+                raise Violation(f"O14: what cannot be ended of {key} on {name} is not told")
+        for name, node in self.nodes.items():
+            for key, group in node.model.groups.items():
+                self._look_at_held_up(scheduler, name, key, group)
+
+    def _look_at_held_up(self, scheduler: Scheduler, name: str, key: Key, group: ModelGroup) -> None:
+        """O14: a job whose start was withdrawn and told does not wait for that node."""
+        launch = scheduler.rules.launches.attempts.get(key[0])
+        entry = scheduler.rules.book.entry(name)
+        told = bool(group.held_up) and key in entry.stalls and launch is not None and launch.key == key
+        since_us = self._waits_us.pop((name, key), self.world.now_us)
+        if told and launch is not None and launch.gang.may_leave(name):
+            self._waits_us[name, key] = since_us
+            if self.world.now_us - since_us > 2 * _SLACK_US + scheduler.disk.failed_us:
+                raise Violation(f"O14: job {key[0]} waits for {name}, which cannot end what never began")
 
     def _look_at_shapes(self, scheduler: Scheduler) -> None:
         """S1: what a job holds that is not being changed is what the core counts, on every node."""

@@ -4,6 +4,7 @@ What the agent has persisted outlives it; groups outlive agent and guard; nothin
 ``agent crash`` (at any moment), ``agent frozen`` (it stands still, its guard does not), ``crash before persist``,
 ``crash after persist``, ``disk full`` and ``disk hangs`` (for a job's files), ``reboot``, ``node frozen`` (the machine
 is suspended), ``node slow`` (its link, for a while), ``old order`` (one of a scheduler that is not obeyed any more),
+``false word`` (it says something of a job of which it has no part, or of a script that another node runs),
 ``owner contract`` (the owner has changed what he allows, and started the agent anew). The guard (``guarding``), the
 desk (``desk``), the machine's sleep (``sleeping``), ranks and resizes (``ranks``) have theirs.
 """
@@ -11,6 +12,7 @@ desk (``desk``), the machine's sleep (``sleeping``), ranks and resizes (``ranks`
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from random import Random
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -41,6 +43,18 @@ CPUS = 2
 BEAT_US = S
 #: What may follow from an order that is not obeyed.
 _NOTHING_DONE = (fx.Tell, fx.Complain, fx.Say)
+
+
+def _says(kind: type[wire.FromAgent], key: Key) -> wire.FromAgent:
+    if kind is wire.ProgramEnded:
+        return wire.ProgramEnded(*key, Exit(status=0))
+    if kind is wire.Started:
+        return wire.Started(wire.OrderId(*key, 1), 1)
+    if kind is wire.Prepared:
+        return wire.Prepared(wire.OrderId(*key, 1))
+    if kind is wire.GroupEnded:
+        return wire.GroupEnded(*key)
+    return wire.Adapted(*key, 1) if kind is wire.Adapted else wire.Asked(*key, 1)
 
 
 class Node:
@@ -93,6 +107,8 @@ class Node:
         self._timer_numbers = 0
         self._slow_until_us = 0
         self._orders: deque[wire.Order] = deque(maxlen=30)
+        #: Who is told of each message that the agent wants sent.
+        self.told: Callable[[Node, wire.FromAgent], None] = lambda node, message: None
         world.at(0, self.desk.start)
 
     def say(self, what: str) -> None:
@@ -236,6 +252,7 @@ class Node:
             case fx.Drop(key):
                 self.attempts.pop(key, None)
             case fx.Tell(message):
+                self.told(self, message)
                 self._send(message)
             case fx.AskGuard(number, request) if (refusal := self.resizes.refusal(request)) is not None:
                 self.hears_guard(happened.Replied(number, refusal), self.life)
@@ -391,7 +408,10 @@ class Node:
         world, present = self.world, self.desk.somebody_is_there
         paused = self.model.paused if self.guard.there else ""
         usage = Usage(cpu_local=0.6, memory_local_bytes=1 << 30) if present else Usage()
-        return wire.Heartbeat(usage, self.desk.presence, "none", paused=paused, asked_us=world.now_us + 1, guard=guard)
+        jobs = self.core.signed([], world.now_us)
+        return wire.Heartbeat(
+            usage, self.desk.presence, "none", paused=paused, asked_us=world.now_us + 1, jobs=jobs, guard=guard
+        )
 
     def _beat(self, life: int) -> None:
         if not self.alive or self.life != life:
@@ -426,11 +446,28 @@ class Node:
             self.suspend(for_us)
         elif world.fault("node sleeps"):
             self.sleep.begin()
+        elif world.fault("false word"):
+            self._send(self._false_word())
         elif world.fault("node slow"):
             self._slow_until_us = world.now_us + world.draw_us(2 * S, 20 * S)
         if self._connection is not None:
             slow = world.now_us < self._slow_until_us
             self._connection.lag_us = world.draw_us(200 * MS, 2 * S) if slow else 0
+
+    def _false_word(self) -> wire.FromAgent:
+        """Of a script that another node runs where there is one, else of an attempt that is not here."""
+        chance = Random(f"{self.world.seed} {self.world.faults}")  # leaving it out moves nothing else
+        parts = [each for each in self.core.attempts if each.prepare and each.prepare.peers[0].name != self.name]
+        if parts:
+            found = chance.choice(parts)
+            key, kinds = (found.job_id, found.attempt), (wire.ProgramEnded, wire.Started)
+        else:
+            here = {(each.job_id, each.attempt) for each in self.core.attempts}
+            key = chance.choice([(job_id, 1) for job_id in range(1, 31) if (job_id, 1) not in here])
+            kinds = (wire.ProgramEnded, wire.Started, wire.GroupEnded, wire.Prepared, wire.Adapted, wire.Asked)
+        message = _says(chance.choice(kinds), key)
+        self.say(f"says falsely: {message}")
+        return message
 
     def out_of_reach(self, for_us: int) -> None:
         """Nobody reaches it for so long, and it reaches nobody."""

@@ -93,6 +93,24 @@ class ObeysAnybody(Node):
     core_type = _ObeysAnybody
 
 
+class _SpeaksForOthers(AgentCore):
+    def handle(self, event: happened.Input, now_us: int) -> list[fx.Effect]:
+        effects = super().handle(event, now_us)
+        for effect in list(effects):
+            if isinstance(effect, fx.Tell) and isinstance(effect.message, wire.Prepared):
+                order = effect.message.order
+                attempt = self.get(order.job_id, order.attempt)
+                if attempt is not None and attempt.prepare and attempt.prepare.peers[0].name != self._memory.node:
+                    effects.append(fx.Tell(wire.ProgramEnded(order.job_id, order.attempt, wire.Exit(status=0))))
+        return effects
+
+
+class SpeaksForOthers(Node):
+    """The end of a script is told by another node than its own."""
+
+    core_type = _SpeaksForOthers
+
+
 # --- guards -----------------------------------------------------------------------------------------------------------
 
 
@@ -201,11 +219,12 @@ NODES: dict[type[Node], tuple[str, int]] = {
     ObeysTwice: ("P2", 16),
     ForgetsAttempts: ("", 0),
     ObeysAnybody: ("O4", 0),
+    SpeaksForOthers: ("O8", 0),
     StartsInPauses: ("D4", 2),
     GoesOnInPauses: ("D4", 10),
     RunsUnderAnyUid: ("O16", 0),
     KeepsGroups: ("D6", 0),
     SeesNobody: ("D1", 0),
     HopesForNobody: ("D2", 1),
-    RelaxesForEver: ("D3", 3),
+    RelaxesForEver: ("D3", 5),
 }

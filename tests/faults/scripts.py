@@ -19,6 +19,7 @@ class Script:
         self.until_us = until_us
         self.since_us = self.began_us = now_us
         self.number = 0
+        self.waits = False  # for a file system that does not answer
 
 
 class Scripts:
@@ -44,6 +45,8 @@ class Scripts:
 
     def _await(self, key: Key, script: Script) -> None:
         script.number += 1
+        if script.waits:
+            return
         end_us = self._world.now_us + script.left_us
         if script.until_us is not None:
             end_us = min(end_us, script.until_us)
@@ -62,7 +65,8 @@ class Scripts:
             return
         now_us = self._held_us = self._world.now_us
         for script in self._running.values():
-            script.left_us -= now_us - script.since_us
+            if not script.waits:
+                script.left_us -= now_us - script.since_us
             script.number += 1
 
     def go_on(self, *, time_counts: bool) -> None:
@@ -76,6 +80,32 @@ class Scripts:
             if script.until_us is not None and not time_counts:
                 script.until_us += held_us
             self._await(key, script)
+
+    def stand_still(self, key: Key) -> None:
+        """It waits for a file system, and hears nothing meanwhile; its limit runs on."""
+        if (script := self._running.get(key)) is not None and not self.held and not script.waits:
+            script.left_us -= self._world.now_us - script.since_us
+            script.waits = True
+            script.number += 1
+
+    def answered(self, key: Key) -> None:
+        """The file system answers: it goes on, or has come to its limit meanwhile."""
+        script = self._running.get(key)
+        if script is None or not script.waits:
+            return
+        script.waits = False
+        script.since_us = self._world.now_us
+        if self.is_overdue(key):
+            del self._running[key]
+            self._on_end(key, _LIMIT)
+        elif not self.held:
+            self._await(key, script)
+
+    def is_overdue(self, key: Key) -> bool:
+        """Whether it has come to its limit; while it is held no limit runs."""
+        script = self._running.get(key)
+        late = script is not None and script.until_us is not None and self._world.now_us >= script.until_us
+        return late and not self.held
 
     def runs(self, key: Key) -> bool:
         """Whether it goes on now."""

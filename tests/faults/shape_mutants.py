@@ -137,14 +137,14 @@ class CountsEndedJobsAsPresent(Node):
 
 #: Each with the promise that the judge names (empty: any), and the first seed that finds it: a test begins there.
 SCHEDULERS: dict[type[Scheduler], tuple[str, int]] = {
-    CountsBeforeAllHaveAnswered: ("S1", 52),
-    LeavesWhatItHasChanged: ("S1", 24),
-    NeverComparesAHeartbeat: ("O15", 40),
+    CountsBeforeAllHaveAnswered: ("S1", 20),
+    LeavesWhatItHasChanged: ("S1", 30),
+    NeverComparesAHeartbeat: ("O15", 27),
 }
 NODES: dict[type[Node], tuple[str, int]] = {
     SaysItIsResized: ("S1", 2),
-    LeavesTheSet: ("S1", 30),
+    LeavesTheSet: ("S1", 2),
     StartsOnAllCpus: ("S1", 2),
     ForgetsTheSet: ("S1", 34),
-    CountsEndedJobsAsPresent: ("O12", 10),
+    CountsEndedJobsAsPresent: ("O12", 75),
 }

@@ -64,6 +64,6 @@ class CallsAgain(Scheduler):
 #: Each with the promise that the judge names, and the first seed that finds it: a test begins there.
 SCHEDULERS: dict[type[Scheduler], tuple[str, int]] = {
     WakesForNobody: ("D7", 5),
-    DeafToOwnersWord: ("D7", 8),
+    DeafToOwnersWord: ("D7", 27),
     CallsAgain: ("D7", 114),
 }

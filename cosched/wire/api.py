@@ -199,7 +199,8 @@ class JobDoc(msgspec.Struct, frozen=True, kw_only=True):
     ``kind_from``: "declared", or "measured" when a job of the same program ran before; ``effort``: of an ended job.
     ``tasks``: how many it has, ``cpus``: on how many CPUs they run; ``shape``: what it says of other numbers and of
     folding, where it says anything. ``changes``: what it has been given instead since it started, the last hundred.
-    ``stalled``: what of it cannot be ended, also of an attempt whose launch has failed.
+    ``stalled``: what of it cannot be ended, also of an attempt whose launch has failed. ``notes``: what its script does
+    that is probably not meant; in lists empty.
     """
 
     job_id: int
@@ -233,6 +234,7 @@ class JobDoc(msgspec.Struct, frozen=True, kw_only=True):
     effort: EffortDoc | None = None
     paused: list[PausedDoc] = []
     stalled: list[StalledDoc] = []
+    notes: list[str] = []
     history: list[Step] = []
 
 

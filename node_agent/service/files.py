@@ -16,8 +16,11 @@ from node_agent.programs import rank_witness, rsh
 _LONGEST_SHEBANG = 250
 #: Becomes one rank of an MPI program, once a witness watches it that says which rank it was where it ends badly:
 #: ``mpirun`` itself sometimes doesn't. The witness is nobody's child that a program could wait for.
+#: Where ``mpirun`` has no input, the rank has none: Open MPI 5.0.11 never closes the pipe that rank 0 would have.
 _RANK: Final = """#!/bin/sh
 : "$("{python}" -I -S "{witness}" "$$" "$PPID" &)"
+{{ read -r daemon <"/proc/$PPID/comm"; }} 2>/dev/null
+case $daemon in mpirun* | prterun*) [ "/proc/$PPID/fd/0" -ef /dev/null ] && exec </dev/null ;; esac
 exec "$@"
 """
 #: Starts PVM's daemon, on other nodes as the first daemon's remote command. Of one that was killed a file is left, with

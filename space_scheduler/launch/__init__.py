@@ -13,15 +13,18 @@ from space_scheduler.launch.environment import (
     unnoticed,
     yields,
 )
+from space_scheduler.launch.hangs import cause_of_time_out, script_notes
 from space_scheduler.launch.interface import Context, Launcher
 
 __all__ = [
     "LAUNCHERS",
     "Context",
     "Launcher",
+    "cause_of_time_out",
     "check_environment",
     "diagnose",
     "job_environment",
+    "script_notes",
     "unnoticed",
     "yields",
 ]

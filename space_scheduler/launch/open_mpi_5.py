@@ -25,7 +25,6 @@ class OpenMpi5(OpenMpi):
         """No binding: a node may be a fraction of a core. Ranks fill the nodes in the host file's order."""
         return {
             "PRTE_MCA_hwloc_default_binding_policy": "none",
-            "PRTE_MCA_rmaps_default_mapping_policy": "slot",
             **on_network(context, "PRTE_MCA_prte_if_include"),
             **super().defaults(context),
         }

@@ -60,6 +60,48 @@ def test_more_ranks_than_processors_fit_on_a_node_that_has_the_slots(system: Sys
     assert ended.out == f"{tasks + 1} ranks\n", ended.err
 
 
+SHARED_MEMORY = {"wheel": "tcp,sm,self", "debian": "tcp,vader,self"}
+ALL_NODES = "0 node1\n1 node2\n2 node2\n3 node3\n"
+
+#: Switches of mpirun that the guide names, without the program -> what that prints, rank and host where it tells.
+SWITCHES = {
+    "-n 5 --oversubscribe": "5 ranks\n",
+    "-n 5 --map-by slot:OVERSUBSCRIBE": "5 ranks\n",
+    "-n 2 --host 10.77.0.1:1,10.77.0.3:1": "0 node1\n1 node3\n",
+    "-n 2 --map-by node": "0 node1\n1 node2\n",
+    "--map-by slot": ALL_NODES,
+    "--stdin none": ALL_NODES,
+    "--bind-to none": ALL_NODES,
+}
+
+
+@pytest.mark.parametrize("switches", SWITCHES)
+def test_switches_of_mpirun_that_the_guide_names_are_obeyed(system: System, switches: str) -> None:
+    ended = system.run(TASKS, *switches.split(), system.program, "ok" if "ranks" in SWITCHES[switches] else "where")
+    told = [line.partition(" job=")[0] for line in sorted(ended.out.splitlines())]
+    assert "\n".join([*told, ""]) == SWITCHES[switches], ended.err
+
+
+def test_binding_variables_and_shared_memory_may_be_changed(system: System) -> None:
+    bound = system.run(TASKS, "-n", "1", "--bind-to", "core", system.program, "where")
+    assert bound.out == "0 node1 job=7 yields=1 cpus=1\n", bound.err
+    handed = system.run(TASKS, "-x", "MINE=3", "sh", "-c", 'echo "$MINE"')
+    assert handed.out == "3\n" * 4, handed.err
+    changed = {"OMPI_MCA_mpi_yield_when_idle": "0", "OMPI_MCA_btl": SHARED_MEMORY[system.name], "PATH": "/usr/bin:/bin"}
+    ended = system.hosts.run(1, [system.mpirun, system.program, "where"], system.hosts.job(TASKS, changed))
+    assert [line.split()[3] for line in ended.out.splitlines()] == ["yields=0"] * 4, ended.err
+    exported = 'export OMPI_MCA_mpi_yield_when_idle=0 && exec "$@"'
+    script = ["sh", "-c", exported, "sh", system.mpirun, system.program, "where"]
+    ended = system.hosts.run(1, script, system.hosts.job(TASKS))
+    assert "0 node1 job=7 yields=0" in ended.out, ended
+
+
+def test_programs_see_the_end_of_a_standard_input_that_was_not_asked_for(system: System) -> None:
+    """Open MPI 5.0.11 by itself never tells rank 0 that its input has ended: not even that of /dev/null."""
+    ended = system.run(TASKS, "sh", "-c", "cat && echo ended")
+    assert (ended.status, ended.out) == (0, "ended\n" * 4), ended
+
+
 def test_a_job_on_one_node_needs_no_network_no_name_and_no_remote_shell(system: System) -> None:
     calls = system.hosts.directory / "calls"
     calls.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 import json
 import pwd
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from kit.accounts import account, acting_as
-from kit.c_programs import compiled
+from kit.c_programs import SOURCES, compiled
 
 from cosched.apps.lab.lab import Lab
 from tests.live.conftest import Jobs, carrying, groups_of
@@ -23,6 +24,7 @@ _START = {
     "mpich": "exec mpiexec.mpich {program}",
     "pvm": "set -e\necho quit | pvm >/dev/null\n{program}\necho halt | pvm >/dev/null || true",
 }
+FAIL = Path(__file__).parents[1] / "programs" / "fail.c"
 _PACKAGES = {
     "open_mpi_4": ("openmpi-bin", "libopenmpi-dev"),
     "open_mpi_5": (),
@@ -276,10 +278,47 @@ printf 'conf\\nquit\\n' | pvm"""
 @pytest.mark.system("gcc", "mpich", "libmpich-dev")
 def test_mpich_ends_every_time_with_the_remedy_linked(jobs: Jobs, systems: Systems) -> None:
     """Without mpich_finalize.c, Debian's 4.0.2 hangs in MPI_Finalize in about every second launch like these."""
-    program = compiled("fail", "mpich", systems.folder, folder_of=Path(__file__).parents[1] / "programs")
+    program = compiled("fail", "mpich", systems.folder, folder_of=FAIL.parent)
     job = jobs.ended(jobs.submit(f"set -e\nfor i in 1 2 3 4 5 6; do mpiexec.mpich {program} ok; done"))
     assert job.state == "completed", (job, jobs.error(job.job_id))
     assert jobs.output(job.job_id) == "4 ranks\n" * 6
+
+
+@pytest.mark.system("gcc", "mpich", "libmpich-dev")
+def test_mpich_ends_every_time_with_the_remedy_preloaded(jobs: Jobs, programs: Path) -> None:
+    """The recipe for programs that cannot be linked anew."""
+    program, remedy = programs / "fail-mpich-plain", programs / "mpich_finalize.so"
+    for words in ([SOURCES / "mpich_finalize.c", "-shared", "-fPIC", "-o", remedy], [FAIL, "-o", program]):
+        subprocess.run(["mpicc.mpich", "-O2", *words], check=True, timeout=120)
+    start = f"mpiexec.mpich -genv LD_PRELOAD {remedy} {program} ok"
+    job = jobs.ended(jobs.submit(f"set -e\nfor i in 1 2 3 4 5 6; do {start} </dev/null; done"))
+    assert job.state == "completed", (job, jobs.error(job.job_id))
+    assert jobs.output(job.job_id) == "4 ranks\n" * 6
+
+
+RAISES = "from mpi4py import MPI; c = MPI.COMM_WORLD; c.rank == 1 and int('one'); c.Barrier()"
+
+
+def test_time_out_after_an_exception_of_one_rank_tells_the_remedy_which_works(jobs: Jobs, programs: Path) -> None:
+    script = programs / "raises.py"
+    script.write_text(RAISES.replace("; ", "\n"))
+    hung = jobs.ended(jobs.submit(f"exec mpirun python3 {script}", tasks=2, time_limit_s=15.0))
+    assert hung.state == "timed out", (hung, jobs.error(hung.job_id))
+    assert hung.failure
+    assert "it ran past its time limit; a rank ended with ValueError: invalid literal" in hung.failure.message
+    assert "'mpirun python3 -m mpi4py PROGRAM' ends all of them then" in hung.failure.message
+    ended = jobs.ended(jobs.submit(f"exec mpirun python3 -m mpi4py {script}", tasks=2))
+    assert ended.state == "failed", ended
+
+
+def test_loop_whose_input_mpirun_takes_is_noted_and_the_remedy_works(jobs: Jobs) -> None:
+    loop = "printf 'a\\nb\\nc\\n' | while read x; do mpirun -n 1 echo \"item $x\"{}; done"
+    eaten = jobs.ended(jobs.submit(loop.format(""), tasks=2))
+    assert jobs.output(eaten.job_id) == "item a\n"
+    assert eaten.notes[0].startswith("line 2: mpirun takes the lines that 'while read' is to read")
+    whole = jobs.ended(jobs.submit(loop.format(" </dev/null"), tasks=2))
+    assert jobs.output(whole.job_id) == "item a\nitem b\nitem c\n"
+    assert whole.notes == []
 
 
 def test_system_v_shared_memory_is_the_jobs_own_and_ends_with_it(lab: Lab, jobs: Jobs) -> None:

@@ -74,6 +74,7 @@ def _story(job: JobDoc, clusters: Mapping[str, str]) -> list[str]:
         ("ended", _ended(job)),
         ("running for", lasting(job.run_s) if job.start_time and not ended(job) else ""),
         ("measured", _measured(job)),
+        ("note", "; ".join(job.notes)),
         ("directory", job.directory),
         ("output", _output(job.output, job, "")),
         ("error output", _output(job.error, job, " --stderr")),

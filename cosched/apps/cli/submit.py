@@ -297,11 +297,12 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
 
 
 def _unread(ctx: click.Context, job: JobDoc, submission: Submission, where: str) -> Iterator[str]:
-    """What looks like options of the job and was not read as such."""
+    """What looks like options of the job and was not read as such, and what its script probably does not mean."""
     known = {option for param in ctx.command.params for option in param.opts} | set(ctx.help_option_names)
     after = next((each for each in submission.arguments if _option(each) in known), None)
     if after is not None:
         yield f"{after!r} stands after {where} and is the script's: options of the job stand before it"
+    yield from (f"job {job.job_id}: {note}" for note in job.notes)
     if found := foreign_directives(submission.script):
         tasks = f"{job.tasks} task{'s' if job.tasks > 1 else ''} for at most {lasting(job.time_limit_s)}"
         yield f"WARNING: {where}: {found}: not read; job {job.job_id} is {tasks}; '#COSCHED' lines have its options"

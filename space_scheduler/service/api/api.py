@@ -20,6 +20,7 @@ from cosched.errors import BadInput, Failed, nearest
 from cosched.model.job import TERMINAL, Job, JobState
 from cosched.model.time import us
 from cosched.wire import api as docs
+from space_scheduler.launch import script_notes
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.nodes import UnknownNode
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
@@ -123,7 +124,7 @@ class Api:
             self._rates.give_back(caller.user)
             raise Refusal(429, f"{error}; submit again when some have run", retry_after_s=_FULL_AGAIN_S) from None
         record = await self.waiting.find(job_id)  # as accepted: what is decided about it later is asked for later
-        return answer(await self._document(record, caller, explained=False), 201)
+        return answer(self._noted(await self._document(record, caller, explained=False), record, caller), 201)
 
     def _may_submit(self, caller: Caller) -> None:
         if not caller.named:
@@ -356,7 +357,12 @@ class Api:
         return self._callers.of(request)
 
     async def _told(self, record: JobRecord, caller: Caller, status: int = 200) -> web.Response:
-        return answer(await self._document(record, caller), status)
+        return answer(self._noted(await self._document(record, caller), record, caller), status)
+
+    @staticmethod
+    def _noted(found: docs.JobDoc, record: JobRecord, caller: Caller) -> docs.JobDoc:
+        notes = script_notes(record.submission.script) if caller.may_change(record.user) else []
+        return msgspec.structs.replace(found, notes=notes)
 
     async def _list(self, records: list[JobRecord], caller: Caller) -> web.Response:
         """A list; of the first that wait, it says why they wait now."""

@@ -4,7 +4,7 @@ from typing import Final
 
 from cosched.model.job import JobState
 from cosched.wire.api import Failure
-from space_scheduler.launch import diagnose
+from space_scheduler.launch import cause_of_time_out, diagnose
 from space_scheduler.service.launch.gang import Ended
 from space_scheduler.service.launch.orders import LaunchAttempt
 
@@ -18,4 +18,8 @@ def failure_of(end: Ended, launch: LaunchAttempt) -> Failure:
     found = diagnose(end.error_tail, launch.peers) if end.outcome is JobState.FAILED and launch.peers else None
     if found is not None:
         return Failure(found.message, found.node or end.node, found.rank, found.tail or lines)
-    return Failure(end.message or end.outcome.value, end.node, tail=lines)
+    message = end.message or end.outcome.value
+    if end.outcome is JobState.TIMED_OUT:
+        cause = cause_of_time_out(end.error_tail.decode(errors="replace"), sum(peer.tasks for peer in launch.peers))
+        message = f"{message}; {cause}" if cause else message
+    return Failure(message, end.node, tail=lines)

@@ -126,6 +126,15 @@ def test_foreign_directives_are_warned_of_on_stderr_and_refused_on_demand(
     assert f"cosched: other.sh: {FOREIGN[lines]}: options of another batch system" in refused.err
 
 
+def test_notes_about_a_script_are_told_at_submission_and_shown(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "loop.sh").write_text("#!/bin/sh\nwhile read x; do mpirun ./prog; done <list\n")
+    ended = call("submit", "--hold", "loop.sh")
+    job_id = ended.out.split()[1]
+    assert ended.err.startswith(f"cosched: job {job_id}: line 2: mpirun takes the lines that 'while read' is to read")
+    assert "  note          line 2: mpirun takes the lines" in call("show", job_id).out
+    assert call("cancel", job_id).status == 0
+
+
 def test_options_after_the_scripts_name_are_said_to_be_its_arguments(call: Call) -> None:
     for given, told in [(("a", "-n4"), "-n4"), (("--time=5min",), "--time=5min"), (("--help",), "--help")]:
         ended = call("submit", "--hold", "job.sh", *given)

@@ -78,6 +78,13 @@ def obstacle(
     return None
 
 
+def longest_us(procs: int, now_us: int, free_procs: int, shadow_us: int, extra_procs: int) -> int:
+    """The longest estimate with which :func:`obstacle` lets so many processors start at ``now_us``; -1: none."""
+    if procs > free_procs:
+        return -1
+    return FOREVER_US if procs <= extra_procs else shadow_us - now_us
+
+
 class Room:
     """What is free on named nodes: processors and bytes of memory, in the nodes' order. Negative counts as nothing.
 

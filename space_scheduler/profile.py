@@ -91,6 +91,13 @@ class Profile:
         """Processors free at a time (not before the profile's start)."""
         return self.free[max(0, bisect_right(self.times, time_us) - 1)]
 
+    def lasting_us(self, procs: int, after_us: int) -> int:
+        """For how long ``procs`` stay free from ``after_us`` on: FOREVER_US where they always are."""
+        for i in range(max(0, bisect_right(self.times, after_us) - 1), len(self.times)):
+            if self.free[i] < procs:
+                return max(0, self.times[i] - after_us)
+        return FOREVER_US
+
     def earliest(self, procs: int, duration_us: int, after_us: int, until_us: int = FOREVER_US) -> int:
         """The anchor point: the earliest start from ``after_us`` on with ``procs`` free for the whole duration.
 

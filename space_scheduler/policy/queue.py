@@ -9,11 +9,12 @@ only some hundred shapes.
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from heapq import heapify, heappop, heapreplace
 from typing import Final
 
 from cosched.model.job import Job
+from cosched.model.time import FOREVER_US
 from cosched.model.width import Shape
 from space_scheduler.on_nodes import FIELDS, Field
 from space_scheduler.policy.order import Key, Order, fcfs
@@ -21,7 +22,11 @@ from space_scheduler.policy.order import Key, Order, fcfs
 Entry = tuple[Key, Job]
 Rest = int | tuple[int, tuple[str, ...], str, int, Shape | None, int]
 Rank = tuple[int, ...]
+RankOf = Callable[[Entry], Rank]
 _COMPACT_AT = 512
+#: From how many jobs on a walk keeps lines by width: for fewer a look at each shape costs less than keeping them.
+_LONG: Final = 256
+_BLOCK: Final = 64
 #: What a task is taken to use of a CPU where nobody has said.
 WHOLE_CPU_PERMILLE: Final = Job(0, 1, 1, 0).cpu_permille
 
@@ -33,7 +38,7 @@ class JobQueue:
     for the jobs to be alike: what the place looks at (``feasibility.Place``), or all of them.
     """
 
-    __slots__ = ("_apart", "_by_shape", "_cpu", "_entries", "_first", "_kind", "_order", "_sorted")
+    __slots__ = ("_apart", "_by_shape", "_cpu", "_entries", "_first", "_kind", "_lines", "_order", "_sorted")
 
     def __init__(self, order: Order = fcfs, alike_in: Collection[Field] = FIELDS) -> None:
         self._order = order
@@ -43,6 +48,7 @@ class JobQueue:
         self._first = 0
         self._by_shape: dict[int, dict[Rest, deque[Entry]]] = {}
         self._apart: frozenset[int] = frozenset()
+        self._lines: dict[RankOf, dict[int, Line]] = {}  # by width, while the queue is long and walked so
 
     def only(self, job_ids: Collection[int], more: Iterable[tuple[Job, int]] = ()) -> "JobQueue":
         """A queue of those of its jobs that are among these, and of others with their ranks."""
@@ -116,6 +122,8 @@ class JobQueue:
         else:
             insort(jobs, entry, self._first)  # keys are unique: jobs are never compared
         self._enter(entry)
+        for by, lines in self._lines.items():
+            _line_up(lines, by, entry)
 
     def _enter(self, entry: Entry) -> None:
         """Put a job to those of its shape."""
@@ -152,6 +160,8 @@ class JobQueue:
             del within[shape]
             if not within:
                 del self._by_shape[job.procs]
+        for by, lines in self._lines.items():
+            lines[job.procs].remove(by(entry))
 
     def alike(self) -> list[Sequence[Entry]]:
         """The jobs of each shape with their keys, in order."""
@@ -165,23 +175,29 @@ class JobQueue:
         self,
         free_procs: int,
         *,
-        fits: Callable[[Job], bool] | None = None,
+        longest_us: Callable[[int], int] | None = None,
         shortest_first: bool = False,
         widest_first: bool = False,
-    ) -> "Scan":
+    ) -> "Scan | LongScan":
         """Walk the jobs of at most ``free_procs`` processors, a shape at a time (see :class:`Scan`).
 
-        ``fits`` asks a job of each shape at the outset whether the walk is to have its shape: for whoever asks at
-        little cost what only gets harder during the walk, and finds that most shapes are out.
+        ``longest_us`` says the longest estimate that the walk is to have of so many processors, and never rises during
+        the walk. Only where processors and estimate are all that decides: then a long queue is not walked job by job.
         """
-        by = _shortest_first if shortest_first else _widest_first if widest_first else None
-        shapes = [
-            same
-            for procs, within in self._by_shape.items()
-            if procs <= free_procs
-            for same in within.values()
-            if fits is None or fits(same[0][1])
-        ]
+        by = _shortest_first if shortest_first else _widest_first if widest_first else _in_order
+        if longest_us is not None and len(self._entries) >= _LONG:
+            lines = self._lines.get(by)
+            if lines is None:
+                lines = self._lines[by] = {}
+                for entry in self.line():
+                    _line_up(lines, by, entry)
+            return LongScan(lines, free_procs, longest_us)
+        self._lines.clear()
+        shapes = []
+        for procs, within in self._by_shape.items():
+            if procs <= free_procs:
+                most_us = FOREVER_US if longest_us is None else longest_us(procs)
+                shapes += [same for same in within.values() if same[0][1].estimate_us <= most_us]
         return Scan(shapes, by)
 
     def _within_width(self, job: Job) -> Rest:
@@ -211,11 +227,9 @@ class Scan:
 
     __slots__ = ("_heap", "_rank")
 
-    def __init__(self, shapes: Iterable[deque[Entry]], rank: Callable[[Entry], Rank] | None = None) -> None:
+    def __init__(self, shapes: Iterable[deque[Entry]], rank: RankOf) -> None:
         # (sort key, index within the shape, the shape's jobs): keys are unique, so the rest is never compared
-        self._heap: list[tuple[Rank, int, deque[Entry]]] = [
-            (rank(same[0]) if rank else same[0][0], 0, same) for same in shapes
-        ]
+        self._heap: list[tuple[Rank, int, deque[Entry]]] = [(rank(same[0]), 0, same) for same in shapes]
         heapify(self._heap)
         self._rank = rank
 
@@ -237,8 +251,105 @@ class Scan:
         if index == len(same):
             heappop(self._heap)
             return
-        entry = same[index]
-        heapreplace(self._heap, (self._rank(entry) if self._rank else entry[0], index, same))
+        heapreplace(self._heap, (self._rank(same[index]), index, same))
+
+
+class Line:
+    """The queued jobs of one width by rank, in blocks with the shortest estimate of each.
+
+    Finding the next job of at most a given estimate, adding and removing look at one block and at one number of each
+    other.
+    """
+
+    __slots__ = ("_blocks", "_shortest_us")
+
+    def __init__(self) -> None:
+        self._blocks: list[list[tuple[Rank, Job]]] = []
+        self._shortest_us: list[int] = []
+
+    def _block_of(self, rank: Rank) -> int:
+        """The first block with a job of this rank or one behind it; the last where there is none."""
+        return min(bisect_left(self._blocks, rank, key=_last_rank), len(self._blocks) - 1)
+
+    def add(self, rank: Rank, job: Job) -> None:
+        """Enter a job."""
+        if not self._blocks:
+            self._blocks, self._shortest_us = [[(rank, job)]], [job.estimate_us]
+            return
+        at = self._block_of(rank)
+        block = self._blocks[at]
+        insort(block, (rank, job))
+        self._shortest_us[at] = min(self._shortest_us[at], job.estimate_us)
+        if len(block) > 2 * _BLOCK:
+            self._blocks[at : at + 1] = halves = [block[:_BLOCK], block[_BLOCK:]]
+            self._shortest_us[at : at + 1] = [min(each[1].estimate_us for each in half) for half in halves]
+
+    def remove(self, rank: Rank) -> None:
+        """Take out the job of a rank."""
+        at = self._block_of(rank)
+        block = self._blocks[at]
+        _, job = block.pop(bisect_left(block, rank, key=_rank))
+        if not block:
+            del self._blocks[at], self._shortest_us[at]
+        elif job.estimate_us == self._shortest_us[at]:
+            self._shortest_us[at] = min(each[1].estimate_us for each in block)
+
+    def next(self, most_us: int, after: Rank = ()) -> tuple[Rank, Job] | None:
+        """The first job behind a rank whose estimate is at most this, with its rank."""
+        if not self._blocks:
+            return None
+        for at in range(self._block_of(after), len(self._blocks)):
+            if self._shortest_us[at] <= most_us:
+                for entry in self._blocks[at]:
+                    if entry[1].estimate_us <= most_us and entry[0] > after:
+                        return entry
+        return None
+
+
+class LongScan:
+    """A :class:`Scan` that goes from one job that may start to the next, width by width, and past all that may not."""
+
+    __slots__ = ("_heap", "_lines", "_longest_us")
+
+    def __init__(self, lines: Mapping[int, Line], free_procs: int, longest_us: Callable[[int], int]) -> None:
+        self._lines, self._longest_us = lines, longest_us
+        firsts = (line.next(longest_us(procs)) for procs, line in lines.items() if procs <= free_procs)
+        self._heap = [first for first in firsts if first is not None]
+        heapify(self._heap)
+
+    def peek(self) -> Job | None:
+        """As :meth:`Scan.peek`."""
+        return self._heap[0][1] if self._heap else None
+
+    def advance(self) -> None:
+        """Go past the job that ``peek`` gives, to the next that may start, of its width or of another."""
+        rank, job = self._heap[0]
+        following = self._lines[job.procs].next(self._longest_us(job.procs), rank)
+        if following is None:
+            heappop(self._heap)
+        else:
+            heapreplace(self._heap, following)
+
+    drop = advance  # what kept this job keeps the rest of its shape: their estimate is the same
+
+
+def _line_up(lines: dict[int, Line], by: RankOf, entry: Entry) -> None:
+    procs = entry[1].procs
+    if procs not in lines:
+        lines[procs] = Line()
+    lines[procs].add(by(entry), entry[1])
+
+
+def _rank(ranked: tuple[Rank, Job]) -> Rank:
+    return ranked[0]
+
+
+def _last_rank(block: Sequence[tuple[Rank, Job]]) -> Rank:
+    return block[-1][0]
+
+
+def _in_order(entry: Entry) -> Rank:
+    return entry[0]
 
 
 def _shortest_first(entry: Entry) -> Rank:

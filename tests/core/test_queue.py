@@ -1,6 +1,8 @@
 """The queue and its scans against a sorted list."""
 
+from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import hypothesis.strategies as st
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import given
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from cosched.model.job import Job
+from space_scheduler.policy import queue as queues
 from space_scheduler.policy.order import ORDERS, Order, fcfs, ljf, sjf
 from space_scheduler.policy.queue import JobQueue
 
@@ -92,18 +95,29 @@ class QueueBesideAList(RuleBasedStateMachine):
         expected = [job for job, _ in self.sorted() if job.procs <= free_procs]
         assert seen == [job for job in expected if (job.procs, job.estimate_us) != dropped]
 
-    @rule(free_procs=st.integers(1, 5), out=shapes, shortest_first=st.booleans())
-    def scan_what_fits(self, free_procs: int, out: tuple[int, int], shortest_first: bool) -> None:
-        asked: list[Job] = []
-
-        def fits(job: Job) -> bool:
-            asked.append(job)
-            return (job.procs, job.estimate_us) != out
-
-        whole = scanned(self.queue, free_procs, shortest_first=shortest_first)
-        found = scanned(self.queue, free_procs, shortest_first=shortest_first, fits=fits)
-        assert found == [job for job in whole if (job.procs, job.estimate_us) != out]
-        assert len(asked) == len({(job.procs, job.estimate_us) for job in whole})
+    @rule(
+        free_procs=st.integers(1, 5),
+        longest_us=st.lists(st.integers(0, 3), min_size=5, max_size=5),
+        by=st.sampled_from([{}, {"shortest_first": True}, {"widest_first": True}]),
+        long=st.booleans(),
+    )
+    def scan_within_estimates(self, free_procs: int, longest_us: list[int], by: dict[str, bool], long: bool) -> None:
+        """By shapes and by lines of jobs, with limits that fall once on the way."""
+        expected = [
+            job for job in scanned(self.queue, free_procs, **by) if job.estimate_us <= longest_us[job.procs - 1]
+        ]
+        with patch.object(queues, "_LONG", 0 if long else 1 << 30):
+            scan = self.queue.scan(free_procs, longest_us=lambda procs: longest_us[procs - 1], **by)
+            found = []
+            while (job := scan.peek()) is not None:
+                if job.estimate_us > longest_us[job.procs - 1]:
+                    scan.drop()
+                    continue
+                found.append(job)
+                if len(found) == 2:
+                    longest_us[:] = [1] * 5
+                scan.advance()
+        assert found == expected[:2] + [job for job in expected[2:] if job.estimate_us <= 1]
 
 
 def scanned(queue: JobQueue, free_procs: int, **how: Any) -> list[Job]:
@@ -151,3 +165,21 @@ def test_a_long_queue_eaten_from_the_front_forgets_what_is_gone() -> None:
         assert len(queue) == len(jobs) - gone
     assert list(queue) == []
     assert len(queue._sorted) < 1_100
+
+
+def test_line_finds_adds_and_removes_as_a_sorted_list_of_several_blocks() -> None:
+    chance = Random(5)
+    line, ranks = queues.Line(), list(range(1_000))
+    chance.shuffle(ranks)
+    jobs = {(rank,): Job(rank, 1, chance.randint(1, 400), 0) for rank in ranks}
+    for rank, job in jobs.items():
+        line.add(rank, job)
+    for gone in [(rank,) for rank in ranks]:
+        most_us, after = chance.randint(0, 400), (chance.randint(-1, 1_000),)
+        expected = min(
+            (rank for rank, job in jobs.items() if rank > after and job.estimate_us <= most_us), default=None
+        )
+        assert line.next(most_us, after) == (expected and (expected, jobs[expected]))
+        line.remove(gone)
+        del jobs[gone]
+    assert line.next(400) is None

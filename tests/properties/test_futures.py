@@ -61,6 +61,8 @@ def asked(future: Future, chance: Random) -> list[object]:
     for number in range(1, 8):
         job = a_job(chance, number)
         starts = future.now(job)
+        if isinstance(future, CountedFuture):
+            hold((job.estimate_us <= future.longest_us(job.procs)) == starts, f"{job} starts: {starts}")
         found.append((starts, future.free_procs, future.obstacle(job)))
         if starts:
             future.start(job, FITS)

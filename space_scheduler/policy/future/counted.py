@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from cosched.model.job import Job
 from cosched.model.time import FOREVER_US
-from space_scheduler.feasibility import obstacle
+from space_scheduler.feasibility import longest_us, obstacle
 from space_scheduler.policy.interface import PlannedStart, Snapshot
 from space_scheduler.profile import Profile
 from space_scheduler.reasons import Reason, Why
@@ -46,6 +46,15 @@ class CountedFuture:
         if (profile := self._profile) is None:
             return not obstacle(procs, job.estimate_us, self.now_us, self.free_procs, self.shadow_us, self.extra_procs)
         return profile.earliest(procs, job.estimate_us, self.now_us) == self.now_us
+
+    def longest_us(self, procs: int) -> int:
+        """The longest estimate with which a start of so many processors moves no reservation now; -1: none.
+
+        It never rises during a pass.
+        """
+        if (profile := self._profile) is None or procs > self.free_procs:
+            return longest_us(procs, self.now_us, self.free_procs, self.shadow_us, self.extra_procs)
+        return profile.lasting_us(procs, self.now_us)
 
     def earliest(self, job: Job) -> int:
         """The earliest start; a job wider than what is in service has none until nodes come back."""

@@ -33,7 +33,7 @@ from space_scheduler.policy.future import CountedFuture, Future, future_of
 from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
 from space_scheduler.policy.order import Order, fcfs
 from space_scheduler.policy.queue import JobQueue
-from space_scheduler.policy.select.scan import next_fitting, start_heads
+from space_scheduler.policy.select.scan import next_fitting, start_heads, walk
 from space_scheduler.reasons import Reason, Why
 
 
@@ -118,8 +118,7 @@ class Backfill:
                 future.reserve(first, start_us)
                 promised[first.id] = start_us  # at FOREVER_US: nothing, while nodes are out of service
         shadow_us = min(promised.values()) if promised else FOREVER_US
-        fits = future.now if promised and isinstance(future, CountedFuture) else None
-        scan = snapshot.queue.scan(future.free_procs, fits=fits, shortest_first=self.shortest_first)
+        scan = walk(snapshot.queue, future, shortest_first=self.shortest_first)
         again = future.by_company or future.by_cluster
         one_scan = not future.by_cluster and snapshot.nodes is not None and snapshot.nodes.room.place.one_scan
         while (job := next_fitting(scan, future, taken)) is not None:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from space_scheduler.policy.future import future_of
 from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
 from space_scheduler.policy.order import Order, fcfs
-from space_scheduler.policy.select.scan import next_fitting
+from space_scheduler.policy.select.scan import next_fitting, walk
 from space_scheduler.reasons import Reason, Why
 
 
@@ -28,13 +28,13 @@ class BestFit:
         future, queue = future_of(snapshot), snapshot.queue
         starts: list[PlannedStart] = []
         taken: set[int] = set()
-        scan = queue.scan(future.free_procs, widest_first=True)
+        scan = walk(queue, future, widest_first=True)
         while (job := next_fitting(scan, future, taken)) is not None:
             left_procs = future.free_procs - job.procs
             starts.append(future.start(job, Reason(Why.BEST_FIT, {"left_procs": left_procs})))
             taken.add(job.id)
             if future.by_company:
-                scan = queue.scan(future.free_procs, widest_first=True)
+                scan = walk(queue, future, widest_first=True)
             else:
                 scan.advance()
         return Plan(starts)

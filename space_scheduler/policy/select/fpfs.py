@@ -13,7 +13,7 @@ from typing import ClassVar
 from space_scheduler.policy.future import Future, future_of
 from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
 from space_scheduler.policy.order import Order, fcfs
-from space_scheduler.policy.select.scan import next_fitting, start_heads
+from space_scheduler.policy.select.scan import next_fitting, start_heads, walk
 from space_scheduler.reasons import Reason, Why
 
 
@@ -85,7 +85,7 @@ class FitProcessorsFirstServed:
     def _past(self, snapshot: Snapshot, future: Future, starts: list[PlannedStart], jumps: Jumps) -> Jumps:
         """Let others past the blocked head, one alone where it might fit after that; returns the count then."""
         taken = {start.job.id for start in starts}
-        scan = snapshot.queue.scan(future.free_procs)
+        scan = walk(snapshot.queue, future)
         while jumps.count < self.max_jumps and (job := next_fitting(scan, future, taken)) is not None:
             jumps = Jumps(jumps.head_id, jumps.count + 1)
             starts.append(future.start(job, _jumped(jumps)))

@@ -62,6 +62,28 @@ class Terminal:
             os.waitpid(self.editor, 0)
 
 
+class Pointer:
+    """A hand that moves while nothing is typed: a pseudo-terminal beside the editor's, read by the user itself.
+
+    Reads of it are signs of presence as a pointer's are, and no keys: it is no process's controlling terminal.
+    """
+
+    def __init__(self) -> None:
+        """Raises OSError without pseudo-terminals."""
+        self._master, self._slave = os.openpty()
+        tty.setraw(self._slave)
+
+    def move(self) -> None:
+        """Give a sign of presence."""
+        os.write(self._master, b".")
+        os.read(self._slave, 64)
+
+    def close(self) -> None:
+        """Leave."""
+        os.close(self._master)
+        os.close(self._slave)
+
+
 def _edit(terminal: int, key_units: int) -> None:
     """The editor: for each key a little work, and the echo. Never returns."""
     try:

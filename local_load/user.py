@@ -6,6 +6,7 @@ from it: where he sat down, and every second what he used by his own accounting 
 *Held by feedback.* The schedule says what bursts and messages should add up to; what is done is that, less what was
 used already (typing and calls cost CPU too, headers cost bytes). He does not catch up what an overloaded machine kept
 from him: a burst that took longer than its CPU time delays all that follows, as it does a person who waits for its end.
+Between keys, also in a long thought or burst, a pointer moves about once a second: the session is seen to be used.
 Every key has its moment, and its delay is counted from that moment to the echo, however late he himself was woken.
 """
 
@@ -27,7 +28,7 @@ from local_load.calls import Calls
 from local_load.peer import OVERHEAD_BYTES, Line
 from local_load.profile import Profile
 from local_load.schedule import Act, acts
-from local_load.terminal import ECHO_S, Terminal
+from local_load.terminal import ECHO_S, Pointer, Terminal
 from local_load.work import Worker
 
 _TELL_S: Final = 1.0
@@ -111,6 +112,7 @@ class User:
         self._base_ns: int = order["base_ns"]
         self._worker = Worker()
         self._terminal = Terminal(round(self._profile.typing.work_s * self._worker.units_per_s))
+        self._pointer = Pointer()
         self._calls = Calls()
         self._line = Line(*order["peer"]) if order["peer"] else None
         self._memory = Memory(order["memory_bytes"], order["reserve_bytes"], order["family"])
@@ -142,6 +144,7 @@ class User:
                 with contextlib.suppress(BrokenPipeError):
                     self._report()
             self._terminal.close()
+            self._pointer.close()
 
     def _do(self, act: Act, due_s: float) -> None:
         if act.kind == "key":
@@ -194,6 +197,7 @@ class User:
     def _look(self) -> None:
         now_s = time.monotonic()
         if now_s >= self._told_s + _TELL_S:
+            self._pointer.move()
             self._memory.adjust(now_s)
             self._report()
 

@@ -1,5 +1,6 @@
 """A user who sits at this machine: what he says he used is what the kernel says, and he leaves nothing behind."""
 
+import contextlib
 import json
 import os
 import re
@@ -11,11 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from kit.command import Call
 from kit.desks import LOCAL_LOAD, below, modules, told, user
 from kit.needs import need_root
 from kit.waiting import BOUND_S, wait_for
+
+from cosched.linux.presence import KeyWatch
+from local_load.profile import Distribution, Typing, find
 
 _HELD = ("--seconds", "600", "--json", "--memory", "512MiB")
 
@@ -85,6 +90,38 @@ def test_he_types_at_a_terminal_of_his_own_that_keys_are_read_from() -> None:
         document = told(process)
     assert document["calls"]["key"]["count"] > 2
     assert document["lost_keys"] == 0
+
+
+def test_user_who_types_nothing_goes_on_giving_signs_of_presence(tmp_path: Path) -> None:
+    """One key, then a thought of an hour: agents take a desk for left after seconds in a lab, after a minute else."""
+    once, hour = Distribution("constant", 1.0), Distribution("constant", 3600.0)
+    thinker = msgspec.structs.replace(find("xwindows"), typing=Typing(word_keys=once, key_gap_s=once, think_s=hour))
+    (tmp_path / "thinker.json").write_bytes(msgspec.json.encode(thinker))
+    with user(*_HELD, "--profile", tmp_path / "thinker.json") as process, contextlib.closing(KeyWatch()) as watch:
+        parts: dict[str, int] = {}
+        wait_for(lambda: parts.update(modules(process.pid)) or keys_read(parts.get("editor", 0)) > 0, "the key")
+        watch.used()
+        signs: list[set[int]] = []
+
+        def seen() -> bool:
+            if used := watch.used() & terminals(parts["user"]):
+                signs.append(used)
+            return len(signs) >= 4
+
+        wait_for(seen, "signs of presence without a key")
+        process.terminate()
+        document = told(process)
+    assert document["calls"]["key"]["count"] == 1
+
+
+def terminals(pid: int) -> set[int]:
+    """Device numbers of the pseudo-terminals that a process has open."""
+    found = set()
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if os.readlink(each).startswith("/dev/pts/"):
+                found.add(each.stat().st_rdev)
+    return found
 
 
 LOGIN = """

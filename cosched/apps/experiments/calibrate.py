@@ -79,6 +79,7 @@ class Paced(msgspec.Struct, frozen=True):
     comm_ratio: float
     steal: float = 0.0
     others: float = 0.0
+    in_force: float | None = None
     cpu_ratio: float = 1.0
 
     @property

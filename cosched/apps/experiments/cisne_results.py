@@ -211,6 +211,12 @@ def _distortion(experiment: str, trials: Sequence[Trial]) -> str:
     starts = [start_s for each in trials for _, start_s in each.rates.values()]
     alone = [job.alone_s for _, job in _each_job(trials)]
     steal, others = (float(np.max([getattr(each, name) for each in trials])) for name in ("steal", "others"))
+    in_force = [each.in_force for each in trials if each.in_force is not None]
+    contract = (
+        f" The contract was in force at desks with an owner for {min(in_force):.0%} to {max(in_force):.0%} of a trial."
+        if in_force
+        else ""
+    )
     took_s = sum(each.took_s for each in trials)
     drifted = max((each.drift for each in trials), key=abs)
     return (
@@ -218,7 +224,7 @@ def _distortion(experiment: str, trials: Sequence[Trial]) -> str:
         f"of the {np.median(alone):.1f} s that it takes alone (medians), and {_single(trials):.0%} of the jobs are a "
         f"start and a single iteration. At most {steal:.1%} of the machine were taken by the hypervisor in a trial, "
         f"{others:.1%} by others. Since a seed's iterations were worked out, programs have become faster alone by up "
-        f"to {drifted:+.1%}."
+        f"to {drifted:+.1%}.{contract}"
     )
 
 

@@ -80,7 +80,8 @@ class RealJob(msgspec.Struct, frozen=True):
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """A workload as it ran. ``steal`` and ``others``: what was taken of the machine meanwhile; ``took_s``: all of it.
+    """A workload as it ran. ``steal`` and ``others``: what was taken of the machine meanwhile; ``took_s``: all of it;
+    ``in_force``: for which share of it the contract was in force at desks with a user (None: not known).
 
     ``rates``: for "program tasks" the iterations in a second alone, and the seconds of a start; ``drift``: by how much
     faster programs ran alone when this trial was made than when its seed's iterations were worked out.
@@ -96,6 +97,7 @@ class Trial(msgspec.Struct, frozen=True):
     took_s: float
     steal: float = 0.0
     others: float = 0.0
+    in_force: float | None = None
     drift: float = 0.0
 
     @property
@@ -158,10 +160,8 @@ def run(
     began_s = time.monotonic()
     wanted = _jobs(cluster, setup.WORKLOADS[workload], seed, alone)
     with lab(cluster, say, policy=policy, mode=mode) as up, up.client() as client:
-        quiet = InterferenceWatch(up.name, say)
-        before = quiet.clocks()
-        ended = _carried_out(client, mode, wanted)
-        taken = quiet.taken(before)
+        watch = InterferenceWatch(up.name, say, tries=1)
+        ended, taken = watch.run(lambda: _carried_out(client, mode, wanted), f"{workload} {policy} {mode} {seed}")
     first_s = min(_at_s(job.submit_time) for job in ended)
     jobs = [
         msgspec.structs.replace(

@@ -69,7 +69,8 @@ class Felt(msgspec.Struct, frozen=True):
     """One run. ``p99_s`` and the like are by call; ``parallel_cpus`` is what parallel work used of each CPU.
 
     ``promised`` is what the owner's contract leaves it of each: by the node's settings, whatever is in force.
-    ``steal`` and ``others``: what was taken of the machine meanwhile (``cosched.apps.experiments.interference``).
+    ``steal``, ``others``, ``in_force``: what was taken of the machine meanwhile, and for which share of the time the
+    contract was in force (``cosched.apps.experiments.interference``).
     """
 
     p50_s: dict[str, float]
@@ -79,6 +80,7 @@ class Felt(msgspec.Struct, frozen=True):
     steal: float = 0.0
     samples: int = 0
     others: float = 0.0
+    in_force: float | None = None
     promised: float = 0.5
 
 

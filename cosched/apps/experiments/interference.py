@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import psutil
 
+from cosched.apps.experiments.in_force import ContractLooks, desks
 from cosched.apps.lab import cgroups
 
 Made = TypeVar("Made")
@@ -21,10 +22,14 @@ _KINDS: Final = 8  # user to steal: a guest's time is in the user's already
 
 
 class Taken(NamedTuple):
-    """Shares of the machine's CPU time, of the hypervisor and of processes that are not the experiment's."""
+    """Shares of the machine's CPU time, of the hypervisor and of processes that are not the experiment's.
+
+    ``in_force``: for which share of the time the contract was in force at the lab's desks; None: not known.
+    """
 
     steal: float = 0.0
     others: float = 0.0
+    in_force: float | None = None
 
     @property
     def too_much(self) -> bool:
@@ -59,8 +64,9 @@ class InterferenceWatch:
         tried: list[tuple[Made, Taken]] = []
         while not tried or (tried[-1][1].too_much and len(tried) < self._tries):
             before = self.clocks()
-            made = make()
-            taken = self.taken(before)
+            with ContractLooks(desks(self._lab) if self._lab else []) as looks:
+                made = make()
+            taken = self.taken(before)._replace(in_force=looks.share)
             tried.append((made, taken))
             if taken.too_much:
                 self._say(

@@ -38,6 +38,7 @@ class Crossed(msgspec.Struct, frozen=True):
     comm_ratio: float
     steal: float = 0.0
     others: float = 0.0
+    in_force: float | None = None
 
 
 def measured(place: Testbed, delay_us: int, seconds: float, say: Say) -> Iterator[Crossed]:

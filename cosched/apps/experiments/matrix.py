@@ -73,6 +73,7 @@ class Run(msgspec.Struct, frozen=True):
     rate: float = 0.0
     steal: float = 0.0
     others: float = 0.0
+    in_force: float | None = None
 
 
 class Spread(msgspec.Struct, frozen=True):

@@ -43,6 +43,7 @@ class MixedRun(msgspec.Struct, frozen=True):
     cpu_ratio: float
     steal: float = 0.0
     others: float = 0.0
+    in_force: float | None = None
 
 
 class MixedRuns(NamedTuple):

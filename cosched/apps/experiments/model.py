@@ -73,6 +73,7 @@ class Ran(msgspec.Struct, frozen=True):
     cpu_ratio: float
     steal: float = 0.0
     others: float = 0.0
+    in_force: float | None = None
 
 
 #: What a series submits: each shape as often, with such a mean time between two (exponential).

@@ -107,7 +107,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
     ``digests``: of answers, by the log's number of the job, where a program tells it. ``aborts``: how often a job was
     ended by the policy to wait again. ``took_s``: all of it. ``steal``
-    and ``others``: what was taken of the machine meanwhile. ``measures``: the simulator's prediction.
+    and ``others``: what was taken of the machine meanwhile; ``in_force``: for which share of it the contract was in
+    force at its desks (None: not known). ``measures``: the simulator's prediction.
     """
 
     paper: str
@@ -123,6 +124,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     took_s: float
     steal: float = 0.0
     others: float = 0.0
+    in_force: float | None = None
 
 
 def molecules(_: Path) -> str:
@@ -170,11 +172,9 @@ def run(experiment: Experiment, arm: Arm, seed: int, alone: Alone, say: Say) -> 
             lab.client() as client,
             closing(PlayLog(directory / _RECORD)) as record,
         ):
-            quiet = InterferenceWatch(lab.name, say)
-            before = quiet.clocks()
+            watch = InterferenceWatch(lab.name, say, tries=1)
             service = session.found(client)
-            _play(client, plan, record, service, say)
-            taken = quiet.taken(before)
+            _, taken = watch.run(lambda: _play(client, plan, record, service, say), f"{arm.name} {seed}")
             rows = results.rows(plan, record, results.bound(experiment.scale))
             verified, digests = _answers(client, rows)
     return Trial(
@@ -191,6 +191,7 @@ def run(experiment: Experiment, arm: Arm, seed: int, alone: Alone, say: Say) -> 
         took_s=round(time.monotonic() - began_s, 1),
         steal=round(taken.steal, 4),
         others=round(taken.others, 4),
+        in_force=taken.in_force,
     )
 
 

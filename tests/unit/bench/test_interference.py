@@ -1,11 +1,16 @@
 """Runs that somebody disturbed are made again, and the quietest one counts."""
 
+import os
 import time
 
 import pytest
+from kit.needs import need_root
+from kit.waiting import wait_for
 
-from cosched.apps.experiments import interference
+from cosched.apps.experiments import in_force, interference
+from cosched.apps.experiments.in_force import ContractLooks, desks
 from cosched.apps.experiments.interference import InterferenceWatch, Taken
+from cosched.apps.lab.lab import Lab
 
 
 class Watched(InterferenceWatch):
@@ -45,14 +50,15 @@ def test_a_disturbed_run_is_made_again(
     watched = Watched(list(taken))
     number, found = watched.run(watched.make, "what")
     assert number == len(taken) - 1 - taken.index(best)
-    assert found == pytest.approx(best)
+    assert (found.steal, found.others) == pytest.approx(best)
     assert len(watched._taken) == left
     assert len(watched.said) == said
 
 
 def test_a_disturbed_run_is_made_no_oftener_than_asked() -> None:
     watched = Watched([(0.02, 0.0), (0.0, 0.3), (0.0, 0.0)], tries=2)
-    assert watched.run(watched.make, "what") == (2, pytest.approx((0.02, 0.0)))
+    number, found = watched.run(watched.make, "what")
+    assert (number, found.steal, found.others) == (2, pytest.approx(0.02), 0.0)
     assert len(watched.said) == 2
 
 
@@ -83,3 +89,36 @@ def test_what_others_use_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     # this process is the experiment's: what it uses itself is nobody else's
     _, taken = InterferenceWatch("mine", lambda text: None).run(compute, "what")
     assert 0 <= taken.others < 1.05  # the ticks of all and of each are not the same
+
+
+def test_share_of_looks_at_which_a_ceiling_held_is_the_contracts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two desks one has a ceiling; a third is gone."""
+    looked: list[str] = []
+
+    def ceiling(group: str) -> float | None:
+        looked.append(group)
+        if group == "gone":
+            raise FileNotFoundError(2, "no such group", group)
+        return 0.5 if group == "armed" else None
+
+    monkeypatch.setattr(in_force.cgroups, "ceiling_cpus", ceiling)
+    monkeypatch.setattr(in_force, "_EVERY_S", 0.001)
+    with ContractLooks(["armed", "relaxed", "gone"]) as looks:
+        wait_for(lambda: len(looked) > 9, "looks")
+    assert looks.share == 0.5
+    with ContractLooks([]) as nothing:
+        pass
+    assert nothing.share is None
+
+
+def test_trial_in_a_lab_keeps_the_share_in_which_its_contract_was_in_force() -> None:
+    need_root()
+    with Lab.up(2, name=f"force-{os.getpid()}", users=1) as lab:
+        if lab.tier != 1:
+            pytest.skip(lab.why)
+        groups = desks(lab.name)
+        assert groups == [f"cosched-lab/{lab.name}/node1/cosched"], "the desk with a user alone"
+        wait_for(lambda: in_force.cgroups.ceiling_cpus(groups[0]), "the contract to be in force")
+        _, taken = InterferenceWatch(lab.name, lambda text: None, tries=1).run(lambda: time.sleep(0.1), "what")
+    assert taken.in_force == 1
+    assert desks(lab.name) == []

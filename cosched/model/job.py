@@ -8,6 +8,8 @@ import msgspec
 
 from cosched.model.width import Range, Rigid, Shape, Width
 
+#: What a node covers with directories of the job's own.
+PRIVATE_PLACES: Final = ("/tmp/", "/dev/shm/")
 #: Of a job whose submitter says none; what most systems give their users.
 DEFAULT_UMASK: Final = 0o022
 

@@ -21,6 +21,7 @@ from cosched.linux.pressure import Pressure
 from cosched.model.contract import SocialContract
 from cosched.model.desk import ContractReason, DeskReport, Wakeable, Wakeups
 from cosched.model.desk import Pressure as PressureShares
+from cosched.model.job import PRIVATE_PLACES
 from cosched.model.node import Presence, Usage
 from cosched.model.presets import Habit
 from cosched.wire.messages import NO_WORD, Heartbeat, OwnersWord
@@ -87,6 +88,7 @@ class Desk:
         self.asleep = False  # the machine is about to be suspended, or was just now
         self.paused = ""  # why nothing may run here now; empty where it may
         self.enforces: dict[str, str] = {}
+        self._kept = [path for path in config.paths.keep if path.startswith(PRIVATE_PLACES)]
         self.word = NO_WORD  # what the owner has said, beside a pause
         self.tell_word: Callable[[OwnersWord], None] = lambda word: None  # whoever has the link sets it
         self._worded_s = -_REST_S
@@ -317,6 +319,8 @@ class Desk:
         can = {str(name): str(answer) for name, answer in (status.get("can") or {}).items()}
         if can.get("cgroups") in {"v1", "v2"}:
             can["cgroups"] = "yes"  # for the scheduler a capability is yes, or why not
+        if can.get("private /tmp") == "yes" and self._kept:
+            can["private /tmp"] = f"yes, but for {', '.join(self._kept)}"
         self.enforces = can
         limits = status.get("limits") or {}
         self.limited_cpus = _cpus(limits.get("cpus"))

@@ -104,6 +104,23 @@ async def test_output_patterns_are_replaced_and_the_directorys_percents_kept(ser
         assert (run.output, run.error) == (f"/d%j/a_b-{job['job_id']}-{ME}-n1-%", f"/e-{job['job_id']}")
 
 
+LOST = {"directory": "/tmp/x", "output": "/tmp/out.txt", "error": "/dev/shm/x/err"}
+
+
+@pytest.mark.parametrize("key", LOST)
+async def test_places_in_a_jobs_own_tmp_are_refused_where_all_nodes_have_it(service: Running, key: str) -> None:
+    lost = GOOD | {"hold": True, key: LOST[key]}
+    async with service.agent("n1", enforces={"private /tmp": "yes"}):
+        await joined(service, "n1")
+        problem = await service.post("/v1/jobs", lost, 400)
+        found = f"submission: {key}: {LOST[key]} is in a job's own /tmp, empty at its start; expected a place that"
+        assert problem["message"].startswith(found)
+        await service.post("/v1/jobs", GOOD | {"hold": True, "directory": "/tmp"}, 201)
+        async with service.agent("n2", enforces={"private /tmp": "yes, but for /tmp/x"}):
+            await joined(service, "n2")
+            await service.post("/v1/jobs", lost, 201)
+
+
 async def test_an_unknown_key_has_its_nearest(service: Running) -> None:
     problem = await service.post("/v1/jobs", GOOD | {"taks": 4}, 400)
     assert problem["nearest"] == "tasks"

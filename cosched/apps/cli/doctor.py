@@ -209,7 +209,7 @@ def _enforced(up: list[NodeDoc]) -> Iterator[Check]:
     missing: dict[tuple[str, str], list[str]] = {}
     for node in up:
         for what, whether in node.enforces.items():
-            if whether != "yes":
+            if not whether.startswith("yes"):
                 missing.setdefault((what, whether), []).append(node.name)
     for (what, why), names in missing.items():
         advice = "docs/guide/agent.md says what each of these needs"

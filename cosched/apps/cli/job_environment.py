@@ -39,6 +39,22 @@ def directory(given: str | None) -> str:
     return os.path.normpath(os.path.join(here, given)) if given else here
 
 
+def missing_place(option: str, path: str | None, works_in: str) -> None:
+    """Refuse a file of output whose directory is not there, where this machine sees it. Raises :class:`BadInput`.
+
+    It sees the job's files where it has the directory ``works_in``, and others where it has the top of their paths.
+    """
+    if path is None or not os.path.isdir(works_in):
+        return
+    whole = os.path.normpath(os.path.join(works_in, path))
+    place = os.path.dirname(whole)
+    if os.path.isdir(whole):
+        raise BadInput(option, f"{whole} is a directory", "the path of a file")
+    if "%" in place or os.path.isdir(place) or not os.path.isdir("/".join(place.split("/")[:2])):
+        return
+    raise BadInput(option, f"there is no directory {place}", f"one that is there: mkdir -p {place}")
+
+
 def environment(export: str, variables: tuple[str, ...]) -> dict[str, str]:
     """The variables that go with the job. Raises :class:`BadInput`."""
     chosen: dict[str, str] = {}

@@ -58,7 +58,9 @@ def queue_command(
         return
     from cosched.report.table import Table  # noqa: PLC0415 (rich, only where a table is drawn)
 
-    table = Table("Jobs", ("job", "name", "user", "state", "tasks", "waited", "runs", "limit", "where, why"))
+    table = Table(
+        "Jobs", ("job", "name", "user", "state", "starts by", "tasks", "waited", "runs", "limit", "where, why")
+    )
     for job in jobs:
         table.add(*_row(job))
     if any(job.state in _NOT_STARTED for job in jobs):
@@ -72,8 +74,6 @@ def _row(job: JobDoc) -> tuple[object, ...]:
         why = because(job.reason).partition(" (")[0]  # the numbers are for 'explain'
         if job.reason and (overdue := job.reason.numbers.get("overdue_job")):
             why = f"{why}; job {overdue} is overdue"
-        if job.promised_start:
-            why = f"by {clock(job.promised_start)}: {why}"
     elif job.paused:
         why = f"{why}: paused by the owner of {', '.join(each.node for each in job.paused)}"
     here = {share.name for share in job.nodes}
@@ -85,6 +85,7 @@ def _row(job: JobDoc) -> tuple[object, ...]:
         job.name,
         job.user,
         outcome(job),
+        clock(job.promised_start) if job.state in _NOT_STARTED else "",
         _tasks(job),
         waited,
         ran,

@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from cosched.apps.cli.following import tell, to_end
-from cosched.apps.cli.job_environment import EXPORTS, directory, environment, utf8
+from cosched.apps.cli.job_environment import EXPORTS, directory, environment, missing_place, utf8
 from cosched.apps.cli.job_script import merged, read
 from cosched.apps.cli.service import echo_json, exit_status, json_option, lasting, outcome, service
 from cosched.apps.cli.values import one_of, whole_number
@@ -250,6 +250,9 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
     asked = merged(ctx, text, shown, _NOT_IN_SCRIPT)
     for option in ("name", "output", "error", "directory"):
         utf8(asked[option] or "", f"--{option}")
+    works_in = directory(asked["directory"])
+    for option in ("output", "error"):
+        missing_place(f"--{option}", asked[option], works_in)
     submission = Submission(
         script=text,
         arguments=tuple(utf8(each, "ARGS") for each in given["arguments"]),
@@ -261,7 +264,7 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
         memory_bytes=asked["mem"],
         kind=asked["kind"],
         coscheduling=asked["coscheduling"],
-        directory=utf8(directory(asked["directory"]), "--directory"),
+        directory=utf8(works_in, "--directory"),
         environment=environment(asked["export"], asked["variables"]),
         output=asked["output"],
         error=asked["error"],

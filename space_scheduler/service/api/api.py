@@ -102,6 +102,7 @@ class Api:
         body = await self._bodies.read(request, caller.user)
         try:
             given = submissions.checked(submissions.decoded(body), self.config)
+            submissions.outliving(given, private_tmp=self.book.private_tmp())
         except submissions.TooLarge as error:
             raise refusal_of(error, 413) from None
         self._may_submit(caller)

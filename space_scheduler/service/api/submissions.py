@@ -12,6 +12,7 @@ from cosched.config.convert import convert, shown
 from cosched.config.hosts import MAX_NODE_NAME
 from cosched.errors import BadInput, nearest
 from cosched.model.coscheduling import Mode
+from cosched.model.job import PRIVATE_PLACES
 from cosched.model.sizes import contradiction, parse_sizes
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire.api import Submission
@@ -81,6 +82,15 @@ def checked(given: Submission, config: ClusterConfig) -> Submission:
     )
     _launchable(made)
     return made
+
+
+def outliving(given: Submission, *, private_tmp: bool) -> None:
+    """Refuse what would be lost where every node gives a job a /tmp of its own. Raises :class:`BadInput`."""
+    named = (("directory", given.directory), ("output", given.output), ("error", given.error))
+    for key, path in named:
+        if private_tmp and path is not None and path.startswith(PRIVATE_PLACES):
+            expected = "a place that outlives the job and that its nodes have, such as one below your home"
+            raise BadInput(f"submission: {key}", f"{path} is in a job's own /tmp, empty at its start", expected)
 
 
 def _script(script: str) -> None:

@@ -241,6 +241,11 @@ class NodeBook:
         found = [each for each in self if each.name in self.allowed or each.size or each.name in holding]
         return sorted(found, key=lambda each: by_number(each.name))
 
+    def private_tmp(self) -> bool:
+        """Whether all nodes that have joined give each job a /tmp of its own, without an exception."""
+        known = [entry.hello.enforces.get("private /tmp") for entry in self if entry.hello is not None]
+        return bool(known) and all(answer == "yes" for answer in known)
+
     def _document(
         self, entry: NodeEntry, held: list[tuple[int, int, int]], contract: SocialContract, own: str
     ) -> NodeDoc:

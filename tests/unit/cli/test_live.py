@@ -1,13 +1,17 @@
 """Users' verbs against a real service, whose one node is a puppet that plays every end a job can have."""
 
 import contextlib
+import fcntl
 import json
 import os
+import pty
 import pwd
 import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
@@ -81,7 +85,7 @@ def background(service: Live, *arguments: object, **more: Any) -> Iterator[subpr
     command = [sys.executable, "-m", "cosched.apps.cli.main", *map(str, arguments)]
     environment = {**os.environ, "COSCHED_SERVER": str(service.socket)}
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True, **more) as process:
+    with subprocess.Popen(command, env=environment, **{"stdout": pipe, "stderr": pipe, "text": True} | more) as process:
         try:
             yield process
         finally:
@@ -280,6 +284,24 @@ def test_show_of_a_launch_that_failed_names_node_and_reason(call: Call, submit: 
     assert f"desk1 has no directory {tmp_path}" in call("show", job_id).out
 
 
+def test_promised_start_is_whole_on_a_terminal_of_80_columns(call: Call, submit: Submit, service: Live) -> None:
+    first = submit("sit", "-n", 4, "--time", "30min")
+    until(call, first, "running")
+    second = submit("ok a name that is long", "-n", 3, "--time", "20min")
+    wait_for(lambda: shown(call, second)["promised_start"] is not None, "the second job to be promised a start")
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    with background(service, "queue", stdout=theirs) as listing:
+        assert listing.wait(BOUND_S) == 0
+    os.close(theirs)
+    header, running, waiting = os.read(ours, 4096).decode().splitlines()[:3]
+    os.close(ours)
+    at = header.index("starts by")
+    assert waiting[at:].startswith(clock(shown(call, second)["promised_start"]) + " ")
+    assert running[at : at + len("starts by")].isspace()
+    assert max(map(len, (header, running, waiting))) <= 80
+
+
 def test_queue_hold_release_cancel_explain(call: Call, submit: Submit) -> None:
     first = submit("sit", "-n", 4, "--time", "30min")
     until(call, first, "running")
@@ -292,7 +314,8 @@ def test_queue_hold_release_cancel_explain(call: Call, submit: Submit) -> None:
     assert [row[0] for row in rows] == [str(first), str(second), str(third)]
     assert "desk1 (4)" in listed.out
     by = clock(shown(call, second)["promised_start"])  # tomorrow, late in the evening
-    assert f"\tby {by}: fewer processors are free than the job needs" in listed.out
+    assert [row[4] for row in rows][:2] == ["", by]
+    assert rows[1][9] == "fewer processors are free than the job needs"
     assert shown(call, second)["reason"]["why"] == "not_enough_free"
     assert "\x1b" not in listed.out
 

@@ -163,6 +163,23 @@ def test_a_job_that_is_no_number(verb: str, number: str, cosched: Call) -> None:
     assert f"ID: '{number}'; expected the number of a job" in ended.err
 
 
+@pytest.mark.parametrize("option", ["--output", "--error"])
+def test_output_without_its_directory_is_refused_with_the_remedy(
+    option: str, cosched: Call, script: Path, tmp_path: Path
+) -> None:
+    ended = cosched("submit", option, "logs/out.txt", "job.sh")
+    assert ended.status == 2
+    place = tmp_path / "logs"
+    expected = f"cosched: {option}: there is no directory {place}; expected one that is there: mkdir -p {place}\n"
+    assert ended.err == expected
+    place.mkdir()
+    assert cosched("submit", option, "logs/out.txt", "job.sh").status == 3  # good input, and nobody there
+    assert f"{option}: {place} is a directory" in cosched("submit", option, "logs", "job.sh").err
+    elsewhere = ("--directory", "/no-such-directory", option, "logs2/out.txt")
+    for unseen in (elsewhere, (option, "/no-such-top/out.txt"), (option, "logs-%N/out.txt")):
+        assert cosched("submit", *unseen, "job.sh").status == 3
+
+
 def test_no_service_anywhere(cosched: Call, script: Path, tmp_path: Path) -> None:
     for call in (["submit", "job.sh"], ["queue"], ["show", "1"], ["nodes"], ["history"], ["explain", "1"]):
         ended = cosched(*call)

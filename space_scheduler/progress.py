@@ -23,8 +23,9 @@ the CPUs that it shares a node with, by the kinds of both; and by so much beside
 nobody, and pays nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
+from operator import truediv
 from typing import Final, NamedTuple
 
 import msgspec
@@ -45,17 +46,35 @@ ALONE_PPM: Final = 1_000_000
 OWNER: Final = "owner"
 _LEAST_CPU: Final = 0.001
 #: What owners who compute all the time leave of a job's rate: the idle class's weight beside a normal task's.
-IDLE_CLASS: Final = 3 / 1024
+IDLE_CLASS: Final = (3, 1024)
 #: The lowest rate, whatever ceilings, shares and costs leave: a predicted end is a moment, never "not at all".
 LEAST_PPM: Final = 1
+
+
+#: A number while rates are worked out.
+Number = float | Fraction
+
+
+class Numbers(NamedTuple):
+    """How rates are worked out: a value that was given, and the ratio of two whole numbers, as numbers."""
+
+    given: Callable[[float], Number]
+    ratio: Callable[[int, int], Number]
+
+
+_FLOATS: Final = Numbers(float, truediv)
+#: What is given are thousandths of CPUs, or parts of a machine.
+_EXACT: Final = Numbers(lambda value: Fraction(value).limit_denominator(1_000_000), Fraction)
+#: Floats are off by far less, in millionths; nearer to a half than this, where rounding turns, fractions decide.
+_NEAR: Final = 1e-3
 
 
 class Sharing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How CPUs are shared, and what that costs.
 
     ``cost_permille[own kind][other's kind]``: by how many thousandths of its time alone a task is slower for each task
-    of the other kind beyond the CPUs; the other kind "owner" is whoever sits there. ``paging_permille``: by how
-    much for each thousandth of the node's memory that is asked for and not there.
+    of the other kind beyond the CPUs; the other kind "owner" is whoever sits there. ``paging_permille``: by how much
+    for each thousandth of the node's memory that is asked for and not there; not measured, so it is 0 but in journals.
     """
 
     mode: Mode = Mode.NONE
@@ -93,11 +112,17 @@ class Load(NamedTuple):
 class Occupancy:
     """Who is where. A copy costs little: what it holds for a node or a job is a value that is never changed."""
 
-    __slots__ = ("_on", "between", "fold_cost_ppm", "jobs", "nodes", "sharing")
+    __slots__ = ("_on", "between", "exact", "fold_cost_ppm", "jobs", "nodes", "sharing")
 
-    def __init__(self, sharing: Sharing, fold_cost_ppm: int = 0, between: Between | None = None) -> None:
-        """``fold_cost_ppm`` as for :func:`speed_up`; ``between``: what jobs on several clusters pay."""
+    def __init__(
+        self, sharing: Sharing, fold_cost_ppm: int = 0, between: Between | None = None, *, exact: bool = True
+    ) -> None:
+        """``fold_cost_ppm`` as for :func:`speed_up`; ``between``: what jobs on several clusters pay.
+
+        ``exact``: rates are those of exact fractions, rounded; else of floats, as in the first edition of the rules.
+        """
         self.sharing = sharing
+        self.exact = exact
         self.between = between
         self.fold_cost_ppm = fold_cost_ppm
         self.nodes: dict[str, NodeCpu] = {}
@@ -106,7 +131,7 @@ class Occupancy:
 
     def anew(self) -> "Occupancy":
         """One with the same rules, without nodes or jobs."""
-        return Occupancy(self.sharing, self.fold_cost_ppm, self.between)
+        return Occupancy(self.sharing, self.fold_cost_ppm, self.between, exact=self.exact)
 
     def copy(self) -> "Occupancy":
         """An independent copy."""
@@ -152,88 +177,95 @@ class Occupancy:
         return jobs
 
     def rates_ppm(self, touched: Iterable[str]) -> dict[int, Rate]:
-        """The rates of all jobs whose rate may be another one since something changed on these nodes."""
-        shares = self._balanced(touched) if self.sharing.mode is Mode.CCS else self._each_node(touched)
-        for job_id in shares:
+        """The rates of all jobs whose rate may be another one since something changed on these nodes.
+
+        Exact, and rounded to the nearest millionth, halves to the even one.
+        """
+        paces_of = self._balanced if self.sharing.mode is Mode.CCS else self._each_node
+        paces = paces_of(touched, _FLOATS)
+        if self.exact and any(abs(pace * ALONE_PPM % 1 - 0.5) < _NEAR for pace in paces.values()):
+            paces = paces_of(touched, _EXACT)
+        shares: dict[int, Rate] = {job_id: max(LEAST_PPM, round(pace * ALONE_PPM)) for job_id, pace in paces.items()}
+        for job_id, rate_ppm in shares.items():
             if (speed_up := self.jobs[job_id].speed_up) != 1:
-                shares[job_id] = whole(shares[job_id] * Fraction(speed_up))
+                shares[job_id] = whole(rate_ppm * Fraction(speed_up))
         return shares
 
-    def _each_node(self, touched: Iterable[str]) -> dict[int, Rate]:
-        """The rates of everybody on these nodes, where each node shares for itself."""
+    def _each_node(self, touched: Iterable[str], by: Numbers) -> dict[int, Number]:
+        """The paces of all jobs on these nodes, where each node shares for itself."""
         jobs = self.near(touched)
-        paces = {name: self._paces(name) for name in {name for job_id in jobs for name in self.jobs[job_id].tasks}}
+        paces = {name: self._paces(name, by) for name in {name for job_id in jobs for name in self.jobs[job_id].tasks}}
         return {
-            job_id: _ppm(min(paces[name][job_id] for name in self.jobs[job_id].tasks) * self._undisturbed(job_id))
+            job_id: min(paces[name][job_id] for name in self.jobs[job_id].tasks) * self._undisturbed(job_id, by)
             for job_id in sorted(jobs)
         }
 
-    def _paces(self, name: str) -> dict[int, float]:
+    def _paces(self, name: str, by: Numbers) -> dict[int, Number]:
         """How fast each job on a node would be if this were its only node."""
         node, here = self.nodes[name], [(job_id, self.jobs[job_id]) for job_id in self.on(name)]
-        mode = self.sharing.mode
+        mode, one, left = self.sharing.mode, by.ratio(1, 1), by.given(node.usable)
         if mode is Mode.GANG:
-            turn = min(1.0, node.usable / max(1, sum(load.tasks[name] for _, load in here)))  # 0: of suspended jobs
-            return {job_id: turn / self._cost(name, job_id) for job_id, load in here}
-        wants = {job_id: 1.0 if mode is Mode.SPIN and load.kind == "comm" else load.cpu for job_id, load in here}
+            turn = min(one, left / max(1, sum(load.tasks[name] for _, load in here)))  # 0: of suspended jobs
+            return {job_id: turn / self._cost(name, job_id, by) for job_id, load in here}
+        wants = {
+            job_id: one if mode is Mode.SPIN and load.kind == "comm" else by.given(load.cpu) for job_id, load in here
+        }
         groups = [here]
         if mode is Mode.DCS:
             groups = [[each for each in here if (each[1].kind == "comm") is first] for first in (True, False)]
-        left, paces = node.usable, {}
+        paces = {}
         for group in groups:
             level = _level(left, [(wants[job_id], load.tasks[name]) for job_id, load in group])
             for job_id, load in group:
                 got = min(wants[job_id], level)
                 left -= got * load.tasks[name]
-                paces[job_id] = got / wants[job_id] / self._cost(name, job_id)
+                paces[job_id] = got / wants[job_id] / self._cost(name, job_id, by)
         return paces
 
-    def _balanced(self, touched: Iterable[str]) -> dict[int, Rate]:
-        """The rates of everybody who shares a node with somebody who does, and so on: they depend on each other."""
+    def _balanced(self, touched: Iterable[str], by: Numbers) -> dict[int, Number]:
+        """The paces of all jobs that share a node with a job that does, and so on: they depend on each other."""
         jobs = self.near(touched)
         names = {name for job_id in jobs for name in self.jobs[job_id].tasks}
         # nodes with room for all that their tasks use hold nobody back
         tight = {
-            name: node.usable
+            name: by.given(node.usable)
             for name in names
             if (node := self.nodes[name]).usable
             < sum(self.jobs[job_id].cpu * self.jobs[job_id].tasks[name] for job_id in self.on(name))
         }
         held = {job_id for name in tight for job_id in self.on(name)}
-        most = {job_id: self.jobs[job_id].cpu for job_id in jobs}
+        most = {job_id: by.given(self.jobs[job_id].cpu) for job_id in jobs}
         shares = most | fair_rates(tight, {job_id: self.jobs[job_id].tasks for job_id in held}, most)
         return {
-            job_id: _ppm(
-                shares[job_id]
-                / most[job_id]
-                / max(self._cost(name, job_id) for name in self.jobs[job_id].tasks)
-                * self._undisturbed(job_id)
-            )
+            job_id: shares[job_id]
+            / most[job_id]
+            / max(self._cost(name, job_id, by) for name in self.jobs[job_id].tasks)
+            * self._undisturbed(job_id, by)
             for job_id in sorted(jobs)
         }
 
-    def _undisturbed(self, job_id: int) -> float:
+    def _undisturbed(self, job_id: int, by: Numbers) -> Number:
         """Which part of the time no owner of a job's nodes computes."""
-        part = 1.0
+        part = by.ratio(1, 1)
         for name in self.jobs[job_id].tasks:
             if bursts := self.nodes[name].bursts_permille:
-                part *= 1 - bursts / 1000
-        return max(IDLE_CLASS, part)
+                part *= 1 - by.ratio(bursts, 1000)
+        return max(by.ratio(*IDLE_CLASS), part)
 
-    def _cost(self, name: str, job_id: int) -> float:
+    def _cost(self, name: str, job_id: int, by: Numbers) -> Number:
         """How many times slower than its share of CPU a task is there."""
         node, own = self.nodes[name], self.jobs[job_id]
         waits = sum(own.tasks.values()) > 1
         costs = self.sharing.cost_permille.get(own.kind, {}) if waits else {}
-        cost = 1000.0 + (costs.get(OWNER, 0) if node.owned else 0)
+        cost = by.ratio(1000 + (costs.get(OWNER, 0) if node.owned else 0), 1)
         here = [self.jobs[other] for other in self.on(name)]
         tasks = sum(load.tasks[name] for load in here)
         if tasks > node.cpus and costs:
-            beyond = (tasks - node.cpus) / (tasks - 1)
+            beyond = by.ratio(tasks - node.cpus, tasks - 1)
             for load in here:
                 others = load.tasks[name] - (load is own)
                 cost += beyond * others * costs.get(load.kind, 0)
-        return cost / 1000 * (1 + node.lacking_permille * self.sharing.paging_permille / 1_000_000)
+        return cost / 1000 * (1 + by.ratio(node.lacking_permille * self.sharing.paging_permille, 1_000_000))
 
 
 def speed_up(job: Job, allocation: Allocation, fold_cost_ppm: int = 0) -> Rate:
@@ -277,9 +309,10 @@ def end_us(now_us: int, left: Rate, rate_ppm: Rate) -> int:
     return end_us if end_us < FOREVER_US else FOREVER_US - 1
 
 
-def _level(capacity: float, wants: Iterable[tuple[float, int]]) -> float:
+def _level(capacity: Number, wants: Iterable[tuple[Number, int]]) -> Number:
     """Up to where each task's share rises when a capacity is shared fairly; ``wants``: (most for a task, tasks)."""
-    level, left = 0.0, max(0.0, capacity)
+    level: Number = 0
+    left = max(0, capacity)
     waiting = sorted(wants)
     weight = sum(tasks for _, tasks in waiting)
     for most, tasks in waiting:
@@ -289,7 +322,3 @@ def _level(capacity: float, wants: Iterable[tuple[float, int]]) -> float:
         level = most
         weight -= tasks
     return level
-
-
-def _ppm(pace: float) -> int:
-    return max(LEAST_PPM, round(pace * ALONE_PPM))

@@ -6,11 +6,14 @@ each other anyhow), so the node that has the least to give sets it, and what it 
 
 from collections.abc import Collection, Mapping, Set
 from enum import StrEnum
-from typing import Final
+from fractions import Fraction
+from typing import Final, TypeVar
 
 #: Jobs that take turns with more neighbours than this would wait too long for each.
 MAX_ROWS: Final = 8
 _ROUNDING: Final = 1e-12
+#: CPUs, and parts of them.
+Number = TypeVar("Number", float, float | Fraction)
 
 
 class Mode(StrEnum):
@@ -39,23 +42,23 @@ class Receives(StrEnum):
 
 
 def fair_rates(
-    cpus: Mapping[str, float], tasks: Mapping[int, Mapping[str, int]], most: Mapping[int, float] | None = None
-) -> dict[int, float]:
+    cpus: Mapping[str, Number], tasks: Mapping[int, Mapping[str, int]], most: Mapping[int, Number] | None = None
+) -> dict[int, Number]:
     """Max-min fair rate of each job, in CPUs for each of its tasks, at most 1, or what ``most`` has for it.
 
     ``cpus``: what parallel work may have on a node; ``tasks``: a job's tasks on each of its nodes. All rates rise
     together; where a node is full, the jobs on it stop rising, the others go on.
     """
-    rates = dict.fromkeys(tasks, 0.0)
+    rates: dict[int, Number] = dict.fromkeys(tasks, 0.0)
     held = {job: {node: n for node, n in on.items() if n and node in cpus} for job, on in tasks.items()}
     there: dict[str, list[int]] = {node: [] for on in held.values() for node in on}
     for job, on in held.items():
         for node in on:
             there[node].append(job)
     weight = {node: sum(held[job][node] for job in jobs) for node, jobs in there.items()}
-    left = {node: max(0.0, cpus[node]) for node in there}
+    left: dict[str, Number] = {node: max(0.0, cpus[node]) for node in there}
     wanted = sorted(((1.0 if most is None else most[job], job) for job, on in held.items() if on), reverse=True)
-    level = 0.0
+    level: Number = 0  # no float: what is exact stays so
     while wanted:
         if wanted[-1][1] not in held:  # stopped before: a node of its was full
             wanted.pop()

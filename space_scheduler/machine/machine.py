@@ -17,7 +17,7 @@ from space_scheduler.machine.named_capacity import NamedCapacity
 from space_scheduler.machine.programs import Programs
 from space_scheduler.machine.rates import Rates
 from space_scheduler.machine.record import Record
-from space_scheduler.machine.rules import MachineRules
+from space_scheduler.machine.rules import EDITION, MachineRules
 from space_scheduler.machine.turns import Turns
 from space_scheduler.on_nodes import FIELDS
 from space_scheduler.policy.interface import Changes
@@ -89,7 +89,8 @@ class Machine:
         return nodes
 
     def _rates(self, sharing: Sharing) -> Rates:
-        return Rates(sharing, self.rules.fold_cost_ppm, self.rules.between)
+        rules = self.rules
+        return Rates(sharing, rules.fold_cost_ppm, rules.between, exact=rules.edition >= EDITION)
 
     def joinable(self, event: Event) -> NamedCapacity:
         """Its nodes, for the event that one joins: nodes may have names if nothing has been counted so far."""

@@ -16,9 +16,9 @@ from space_scheduler.progress import NodeCpu, Occupancy, Sharing
 class Rates:
     """The rates of a machine's jobs. ``occupancy`` is who is where, for whoever wants to look ahead."""
 
-    def __init__(self, sharing: Sharing, fold_cost_ppm: int = 0, between: Between | None = None) -> None:
-        """``fold_cost_ppm`` and ``between`` as for ``progress.Occupancy``."""
-        self.occupancy = Occupancy(sharing, fold_cost_ppm, between)
+    def __init__(self, sharing: Sharing, fold_cost_ppm: int, between: Between | None, *, exact: bool) -> None:
+        """As for ``progress.Occupancy``."""
+        self.occupancy = Occupancy(sharing, fold_cost_ppm, between, exact=exact)
         self._touched: set[str] = set()
 
     def see(self, member: Member) -> None:

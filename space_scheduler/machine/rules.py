@@ -11,7 +11,8 @@ from space_scheduler.policy.place import PLACES
 from space_scheduler.progress import ALONE_PPM, Sharing
 
 #: Of how decisions are made on shared nodes. 1, of journals that name none: surplus tasks of a uniform set go to its
-#: first nodes, sets are ranked by the sum of what is used, and one scan is made without a look at the head.
+#: first nodes, sets are ranked by the sum of what is used, one scan is made without a look at the head, and rates
+#: are those of floats.
 EDITION: Final = 2
 
 

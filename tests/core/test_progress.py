@@ -113,6 +113,16 @@ def test_a_job_stands_still_while_the_owner_of_one_of_its_desks_computes() -> No
     assert paces(occupancy(Mode.CCS, sites, *jobs)) == pytest.approx({1: 0.25 * 0.8 * 0.75, 2: 0.25 * 0.8}, abs=2e-6)
 
 
+@pytest.mark.parametrize("mode", [Mode.NONE, Mode.CCS, Mode.GANG])
+def test_rate_at_a_tie_is_rounded_exactly_to_the_even_millionth(mode: Mode) -> None:
+    """Half of 0.75 x 0.85^2 is 270 937.5 millionths; in floats it is 270 937.49999999994."""
+    sites = {name: NodeCpu(0.75, 1, True, bursts_permille=150) for name in "ab"}
+    jobs = [("cpu", 1000, {"a": 1, "b": 1}), ("cpu", 1000, {"a": 1})]
+    exact, floats = occupancy(mode, sites, *jobs), occupancy(mode, sites, *jobs)
+    floats.exact = False  # as in journals of the first edition of the rules
+    assert [each.rates_ppm("ab")[1] for each in (exact, floats)] == [270_938, 270_937]
+
+
 def test_memory_that_is_not_there_costs_paging() -> None:
     sharing = Sharing(Mode.NONE, paging_permille=4000)
     site = {"a": NodeCpu(1.0, 1, lacking_permille=250)}

@@ -17,13 +17,13 @@ from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
 from cosched.metrics.groups import component_labels, size_labels, widest_labels
 from cosched.metrics.summary import class_labels, grouped, summarise, user_labels
-from cosched.model.time import US_PER_S
+from cosched.model.time import FOREVER_US, US_PER_S
 from cosched.report import manifest as manifests
 from cosched.report import plots, schedule_file
 from cosched.workload.calendar import month_labels
 from cosched.workload.schedule import Schedule
 from space_scheduler.machine.events import Event
-from space_scheduler.machine.instructions import Instruction
+from space_scheduler.machine.instructions import Instruction, Tell
 from space_scheduler.simulator.host import Observer
 
 _DAY_US: Final = 86_400 * US_PER_S
@@ -75,7 +75,7 @@ class EventLog(AbstractContextManager[Observer | None]):
 
     def _write(self, now_us: int, event: Event, instructions: list[Instruction]) -> None:
         assert self._file is not None
-        line = {"now_us": now_us, "event": event, "instructions": instructions}
+        line = {"now_us": now_us, "event": event, "instructions": list(map(_as_written, instructions))}
         self._file.write(self._encoder.encode(line) + b"\n")
 
     def __exit__(
@@ -90,6 +90,13 @@ class EventLog(AbstractContextManager[Observer | None]):
             self._partial.replace(self._path)
         else:
             self._partial.unlink()
+
+
+def _as_written(instruction: Instruction) -> object:
+    """The instruction; a promise of nothing as null, not as the end of all time."""
+    if type(instruction) is Tell and instruction.promised_us == FOREVER_US:
+        return msgspec.to_builtins(instruction) | {"promised_us": None}
+    return instruction
 
 
 def check_targets(targets: Iterable[Path | None], log: Path) -> None:

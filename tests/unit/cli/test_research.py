@@ -10,9 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 from kit.command import Call
 
+from cosched.apps.cli.outputs import EventLog
+from cosched.model.time import FOREVER_US
 from cosched.workload import swf
 from cosched.workload.log import Field
 from space_scheduler import plugins
+from space_scheduler.machine.events import Boundary
+from space_scheduler.machine.instructions import Tell
+from space_scheduler.reasons import Reason, Why
 
 pytestmark = pytest.mark.slow
 
@@ -125,6 +130,16 @@ def test_the_same_event_log_twice(cosched: Call, log: Path) -> None:
     starts = [each for line in lines for each in line["instructions"] if each["type"] == "Start"]
     assert len(starts) == 5
     assert all(start["reason"]["why"] and start["cause"]["type"] == "Boundary" for start in starts)
+
+
+def test_promise_of_nothing_is_null_in_the_event_log(tmp_path: Path) -> None:
+    told = [Tell(1, at_us, Boundary(), Reason(Why.RESERVED)) for at_us in (FOREVER_US, 5)]
+    with EventLog(tmp_path / "e.jsonl") as write:
+        assert write is not None
+        write(0, Boundary(), [*told])
+    line = json.loads((tmp_path / "e.jsonl").read_text())
+    assert [each["promised_us"] for each in line["instructions"]] == [None, 5]
+    assert [each["type"] for each in line["instructions"]] == ["Tell", "Tell"]
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,17 @@ class PausedDoc(msgspec.Struct, frozen=True):
     limit_stands: bool
 
 
+class LimitedDoc(msgspec.Struct, frozen=True):
+    """A node of a job whose contract leaves parallel work at most ``cpus`` CPUs now, fewer than jobs have there.
+
+    ``since`` is when the scheduler heard of it, to the minute.
+    """
+
+    node: str
+    since: str | None
+    cpus: float
+
+
 class StalledProcessDoc(msgspec.Struct, frozen=True):
     """A process that hears no signal: the kernel's function that it waits in, the mount point and path of what its
     system call works on, as far as they are known. ``path`` is for its user and operators alone.
@@ -200,7 +211,8 @@ class JobDoc(msgspec.Struct, frozen=True, kw_only=True):
     ``tasks``: how many it has, ``cpus``: on how many CPUs they run; ``shape``: what it says of other numbers and of
     folding, where it says anything. ``changes``: what it has been given instead since it started, the last hundred.
     ``stalled``: what of it cannot be ended, also of an attempt whose launch has failed. ``notes``: what its script does
-    that is probably not meant; in lists empty.
+    that is probably not meant; in lists empty. ``slowed``: whether a node of it is limited; ``limited``: which, for its
+    user and operators.
     """
 
     job_id: int
@@ -235,6 +247,8 @@ class JobDoc(msgspec.Struct, frozen=True, kw_only=True):
     paused: list[PausedDoc] = []
     stalled: list[StalledDoc] = []
     notes: list[str] = []
+    slowed: bool = False
+    limited: list[LimitedDoc] = []
     history: list[Step] = []
 
 
@@ -559,6 +573,7 @@ class Explanation(msgspec.Struct, frozen=True):
     shape: ShapeDoc | None = None  # where it says anything of it
     paused: list[PausedDoc] = []  # by owners of its nodes, while it holds these
     stalled: list[StalledDoc] = []  # what of it cannot be ended
+    limited: list[LimitedDoc] = []  # by the contracts of its nodes, for its user and operators
 
 
 class Problem(msgspec.Struct, frozen=True):

@@ -46,6 +46,7 @@ class Puppet(Player):
     def __init__(self, url: str, identity: Path, name: str, procs: int) -> None:
         self.name = name
         self._procs = procs
+        self.limited_cpus: float | None = None
         self._output: dict[tuple[int, str], bytes] = {}
         self._names: dict[int, str] = {}
         key = load_grant_pub(identity)
@@ -120,7 +121,7 @@ class Puppet(Player):
         while not self._stop.is_set():
             if time.monotonic() >= next_beat_s:
                 usage = Usage(cpu_parallel=0.5, cpu_local=0.1, cpu_system=0.0)
-                self._send(wire.Heartbeat(usage, Presence.AWAY, "terminals", None, False))
+                self._send(wire.Heartbeat(usage, Presence.AWAY, "terminals", self.limited_cpus, False))
                 next_beat_s = time.monotonic() + 0.5
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0 if self._outgoing else 0.1):

@@ -104,6 +104,32 @@ async def test_a_pause_is_told_without_whose_word_it_is(service: Running) -> Non
         assert (paused["node"], paused["reason"]) == ("n1", BY_ITS_OWNER)
 
 
+async def test_own_running_job_is_told_its_nodes_limit_and_others_that_it_is_slowed(service: Running) -> None:
+    async with service.agent("n1") as agent:
+        await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
+        job_id = await service.submit(tasks=2)
+        await service.job_in(job_id, "running")
+        assert (await service.job(job_id)).slowed is False
+        await agent.say(REPORTED)
+        await agent.say(BEAT)
+        await service.beaten("n1", Presence.PRESENT)
+        own = await service.job(job_id)
+        explained = await service.get(f"/v1/jobs/{job_id}/explain")
+        listed = (await service.get("/v1/jobs"))["jobs"][0]
+        (others,) = (await asked(service, "bob", "/v1/jobs"))["jobs"]
+        of_others = await asked(service, "bob", f"/v1/jobs/{job_id}/explain")
+        (limit,) = own.limited
+        assert (limit.node, limit.cpus) == ("n1", 1.0), "not the quarter that says that somebody is there and waits"
+        assert limit.since is not None
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d[+-]\d\d:\d\d", limit.since), "to the minute"
+        assert explained["limited"] == listed["limited"] == [msgspec.to_builtins(limit)]
+        assert (others["slowed"], others["limited"], of_others["limited"]) == (True, [], [])
+        assert told(others) == told(of_others) == set()
+        await agent.beat(limited_cpus=2.0)
+        await service.until(lambda: service.service.book.entry("n1").public_limit_cpus == 2.0, "as many as jobs have")
+        assert (await service.job(job_id)).slowed is False
+
+
 async def test_neither_the_log_nor_a_job_says_at_which_desk_somebody_came(
     make_cluster: Callable[..., Cluster],
 ) -> None:

@@ -8,6 +8,7 @@ from cosched.apps.cli.service import (
     job_argument,
     json_option,
     lasting,
+    limits,
     local,
     pauses,
     service,
@@ -50,7 +51,7 @@ def command(job_id: int, as_json: bool, server: str | None, lab: str | None) -> 
         click.echo(f"  {components}")
     if found.shape and found.shape.note:
         click.echo(f"  {found.shape.note}")
-    for line in [*pauses(found.paused), *stalls(found.stalled)]:
+    for line in [*pauses(found.paused), *limits(found.limited), *stalls(found.stalled)]:
         click.echo(f"  {line}")
     for line in map(_on_node, found.nodes):
         click.echo(f"  {line}")

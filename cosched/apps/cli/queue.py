@@ -10,6 +10,7 @@ from cosched.apps.cli.service import (
     echo_json,
     json_option,
     lasting,
+    limits,
     outcome,
     places,
     service,
@@ -76,6 +77,8 @@ def _row(job: JobDoc) -> tuple[object, ...]:
             why = f"{why}; job {overdue} is overdue"
     elif job.paused:
         why = f"{why}: paused by the owner of {', '.join(each.node for each in job.paused)}"
+    elif job.slowed:
+        why = f"{why}: {'; '.join(limits(job.limited)) or 'slowed'}"
     here = {share.name for share in job.nodes}
     for words in stalls([each for each in job.stalled if each.node in here])[:1]:  # not of an attempt before
         why = f"{why}: {words}"

@@ -12,7 +12,7 @@ from cosched.client.client import Client
 from cosched.errors import BadInput
 from cosched.model.job import TERMINAL, JobState
 from cosched.model.time import humanised, us
-from cosched.wire.api import JobDoc, PausedDoc, ShapeDoc, ShareDoc, StalledDoc, WhyDoc
+from cosched.wire.api import JobDoc, LimitedDoc, PausedDoc, ShapeDoc, ShareDoc, StalledDoc, WhyDoc
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -184,6 +184,15 @@ def pauses(found: list[PausedDoc]) -> list[str]:
         since = f" since {clock(each.since)}" if each.since else ""
         limit = "its limit does not run meanwhile" if each.limit_stands else "its limit runs on"
         told.append(f"paused by the owner of {each.node}{since}; {limit}")
+    return told
+
+
+def limits(found: list[LimitedDoc]) -> list[str]:
+    """What is to be said of the ceilings that slow a job down, one for each node."""
+    told = []
+    for each in found:
+        since = f" since {clock(each.since).removesuffix(':00')}" if each.since else ""
+        told.append(f"limited on {each.node}{since}, at most {each.cpus:.3g} CPU")
     return told
 
 

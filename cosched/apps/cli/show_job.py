@@ -14,6 +14,7 @@ from cosched.apps.cli.service import (
     job_argument,
     json_option,
     lasting,
+    limits,
     local,
     outcome,
     pauses,
@@ -62,6 +63,7 @@ def _story(job: JobDoc, clusters: Mapping[str, str]) -> list[str]:
     facts = [
         ("why", because(job.reason)),
         ("paused", "; ".join(each.removeprefix("paused ") for each in pauses(job.paused))),
+        ("slowed", "; ".join(limits(job.limited)) or ("a node of it is limited" if job.slowed else "")),
         ("stalled", "; ".join(stalls(job.stalled))),
         ("promised", f"starts by {local(job.promised_start)}" if job.promised_start else ""),
         ("asked for", _asked(job)),

@@ -30,7 +30,7 @@ from space_scheduler.service.access.callers import Caller, Callers
 from space_scheduler.service.access.problems import Refusal, answer, refusal_of
 from space_scheduler.service.api import documents, openapi, queries, submissions
 from space_scheduler.service.api.bodies import Bodies, decoded
-from space_scheduler.service.api.desks import paused_on
+from space_scheduler.service.api.desks import held_procs, limited_on, paused_on
 from space_scheduler.service.api.output import STREAMS, Spool
 from space_scheduler.service.api.privacy import cause_for, nodes_for, paused_for, story_for
 from space_scheduler.service.api.rates import Rates
@@ -40,7 +40,7 @@ from space_scheduler.service.api.waiting import Jobs
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.core.journalled import Most, QueueFull
 from space_scheduler.service.core.sizing import SizesUnknown
-from space_scheduler.service.journal.records import JobRecord
+from space_scheduler.service.journal.records import JobRecord, View
 from space_scheduler.service.launch.comparison import Comparison
 from space_scheduler.service.launch.coscheduling import Coscheduling
 from space_scheduler.service.launch.efforts import program
@@ -90,6 +90,7 @@ class Api:
         self.comparison = comparison
         self._bodies = bodies
         self._reshaping = reshaping(config)
+        self._counted: tuple[View, dict[str, int]] = View(), {}
         self._most = Most(config.max_queued, config.max_queued_per_user)
         self._rates = Rates(config.max_submissions_per_minute)
         self._default_memory_bytes = size_bytes(config.default_memory, "default_memory") if config.default_memory else 0
@@ -196,6 +197,7 @@ class Api:
                 coscheduling=self._coscheduling.document(record.id),
                 paused=paused_for(caller, paused_on(record, self.book, self.config)),
                 stalled=stalled_on(self.book, job_id=record.id, own=caller.may_change),
+                limited=limited_on(record, self._held(), self.book) if own else [],
             )
         )
 
@@ -360,6 +362,13 @@ class Api:
     async def _told(self, record: JobRecord, caller: Caller, status: int = 200) -> web.Response:
         return answer(self._noted(await self._document(record, caller), record, caller), status)
 
+    def _held(self) -> dict[str, int]:
+        """How many processors jobs hold on each node; counted once for each view."""
+        view = self.host.view()
+        if self._counted[0] is not view:
+            self._counted = view, held_procs(view)
+        return self._counted[1]
+
     @staticmethod
     def _noted(found: docs.JobDoc, record: JobRecord, caller: Caller) -> docs.JobDoc:
         notes = script_notes(record.submission.script) if caller.may_change(record.user) else []
@@ -388,9 +397,12 @@ class Api:
             record, clock.when, clock.now_us(), own=own, present=present, reshaping=self._reshaping, aside=aside
         )
         paused = paused_for(caller, paused_on(record, self.book, self.config))
+        limited = limited_on(record, self._held(), self.book)
         return msgspec.structs.replace(
             found_doc,
             paused=paused,
+            slowed=bool(limited),
+            limited=limited if own else [],
             stalled=stalled_on(self.book, job_id=record.id, own=caller.may_change),
             history=story_for(caller, found_doc.history),
         )

@@ -1,9 +1,12 @@
-"""What the owners of a job's nodes have done to it, for the job's user."""
+"""What the owners of a job's nodes do to it, for the job's user: by their word, and by being there."""
+
+from collections import Counter
+from collections.abc import Mapping
 
 from cosched.config.cluster import ClusterConfig
 from cosched.model.job import JobState
-from cosched.wire.api import PausedDoc
-from space_scheduler.service.journal.records import JobRecord
+from cosched.wire.api import LimitedDoc, PausedDoc
+from space_scheduler.service.journal.records import JobRecord, View
 from space_scheduler.service.launch.nodes import NodeBook
 from space_scheduler.service.launch.sharing import shared
 
@@ -24,4 +27,30 @@ def paused_on(record: JobRecord, book: NodeBook, config: ClusterConfig) -> list[
         if entry is not None and entry.beat is not None and entry.beat.paused:
             since = entry.paused_at.isoformat(timespec="seconds") if entry.paused_at else None
             found.append(PausedDoc(share.node, since, entry.beat.paused, at == 0 or by_work))
+    return found
+
+
+def held_procs(view: View) -> dict[str, int]:
+    """How many processors jobs hold on each node."""
+    held: Counter[str] = Counter()
+    for each in view.jobs.values():
+        if each.allocation is not None and each.state in _HOLDS:
+            held.update({share.node: share.procs for share in each.allocation.nodes})
+    return held
+
+
+def limited_on(record: JobRecord, held: Mapping[str, int], book: NodeBook) -> list[LimitedDoc]:
+    """The nodes of a job whose ceiling for parallel work is below what jobs hold there together (``held``).
+
+    The ceiling is the contract's: by how much less it is while somebody waits there is not told, nor by whom.
+    """
+    if record.allocation is None or record.state not in _HOLDS:
+        return []
+    found = []
+    for share in record.allocation.nodes:
+        entry = book.get(share.node)
+        cpus = entry.public_limit_cpus if entry is not None else None
+        if entry is not None and cpus is not None and cpus < held.get(share.node, 0):
+            since = entry.limited_at.isoformat(timespec="minutes") if entry.limited_at else None
+            found.append(LimitedDoc(share.node, since, cpus))
     return found

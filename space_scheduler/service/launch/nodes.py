@@ -54,6 +54,7 @@ class NodeEntry:
         self.heard_s: float | None = None
         self.heard_at: datetime | None = None
         self.paused_at: datetime | None = None  # since when heartbeats say that its owner has paused parallel work
+        self.limited_at: datetime | None = None  # since when heartbeats say that parallel work is limited
         self.stale: set[tuple[int, int]] = set()
         self.stalls: dict[tuple[int, int], Stall] = {}  # (job, attempt) that cannot be ended, by its last heartbeat
         self.left: dict[tuple[int, int], Stall] = {}  # of these, which hold what no job holds

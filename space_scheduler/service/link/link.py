@@ -269,6 +269,8 @@ class Link:
                 future.set_result(message)
         elif isinstance(message, wire.Heartbeat):
             entry.paused_at = (entry.paused_at or entry.heard_at) if message.paused else None
+            limited = message.limited_cpus is not None
+            entry.limited_at = (entry.limited_at or entry.heard_at) if limited else None
         self.feed(Heard(entry.name, message))
 
     def _refuse(self, peer: str, kind: str, why: str) -> None:

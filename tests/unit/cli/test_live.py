@@ -284,6 +284,23 @@ def test_show_of_a_launch_that_failed_names_node_and_reason(call: Call, submit: 
     assert f"desk1 has no directory {tmp_path}" in call("show", job_id).out
 
 
+def test_limit_of_a_running_jobs_node_is_told_by_queue_show_and_explain(
+    call: Call, submit: Submit, service: Live
+) -> None:
+    job_id = submit("sit", "-n", 2)
+    until(call, job_id, "running")
+    assert not shown(call, job_id)["slowed"]
+    service.node.limited_cpus = 0.5
+    try:
+        wait_for(lambda: shown(call, job_id)["slowed"], "the limit")
+        limit = r"limited on desk1 since (\d{4}-\d\d-\d\d )?\d\d:\d\d, at most 0\.5 CPU\n"
+        assert re.search(rf"\tdesk1 \(2\): {limit}", call("queue").out)
+        assert re.search(rf"  slowed        {limit}", call("show", job_id).out)
+        assert re.search(rf"  {limit}", call("explain", job_id).out)
+    finally:
+        service.node.limited_cpus = None
+
+
 def test_promised_start_is_whole_on_a_terminal_of_80_columns(call: Call, submit: Submit, service: Live) -> None:
     first = submit("sit", "-n", 4, "--time", "30min")
     until(call, first, "running")

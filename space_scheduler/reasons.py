@@ -38,6 +38,11 @@ class Why(StrEnum):
         "can start only when owners leave or come: beside those at their desks now not even empty nodes have a place"
     )
     PROCS_HELD = "can start only when what is left of ended jobs can be ended: it holds processors"
+    WINDOW_OPEN = "jobs that were started in order run: room is made for it when backfilled jobs alone run"
+    NOT_FOLDED_FURTHER = (
+        "jobs before which it waits cannot be folded further: a node keeps a processor for its processes"
+    )
+    MINIMA_HELD = "its minimum does not fit beside the minima of all that run"
     BEHIND_HEAD = "jobs ahead of it in the order come first"
     RESERVED_LATER = "has a reservation that is not due yet"
     NOT_CHOSEN = "it is first in the order and fits; no pass has chosen it"

@@ -1,5 +1,6 @@
 """Why a job could never start, and why one is in the state it is in: with the function that plans (``feasibility``)."""
 
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from cosched.model.job import Job, JobState
@@ -57,6 +58,35 @@ def awaits(record: Record) -> Reason:
     return Reason(Why.AWAITS_PROCESSORS, record.reason.numbers, record.reason.node)
 
 
+def holding_back(machine: MachineView, record: Record) -> list[int]:
+    """The jobs that are to give back what this one is to start with or to be given, and have not done so yet."""
+    assert record.allocation is not None
+    nodes = {share.node for share in record.allocation.nodes}
+    return [job_id for job_id, each in machine.changing.items() if each is not record and _gives_back(each, nodes)]
+
+
+def _gives_back(record: Record, nodes: Collection[str] = ()) -> bool:
+    """Whether a job holds more than it is to hold; on some of these nodes, where any are named."""
+    held, planned = record.holds, record.allocation
+    if record.awaits or held is None or planned is None:
+        return False
+    given = held if record.requeues else held.beyond(planned)
+    return given.procs > 0 and (not nodes or any(share.node in nodes for share in given.nodes))
+
+
+def awaited_by(machine: MachineView, record: Record) -> int | None:
+    """The first job that waits for what this one has been told to give back; None: it gives nothing back."""
+    if not _gives_back(record):
+        return None
+    waiting = (each for each in machine.changing.values() if each.awaits)
+    return next((each.job.id for each in waiting if record.job.id in holding_back(machine, each)), None)
+
+
+def with_numbers(reason: Reason, numbers: Mapping[str, int]) -> Reason:
+    """The same reason with more numbers, before its own."""
+    return Reason(reason.why, {**numbers, **reason.numbers}, reason.node)
+
+
 def promise_to_come(promise_us: int | None, now_us: int) -> int | None:
     """A promised start as it may be shown then: None where there is none, or its time has passed."""
     return promise_us if promise_us is not None and now_us < promise_us < FOREVER_US else None
@@ -89,7 +119,11 @@ def explain(machine: MachineView, record: Record, now_us: int) -> Reason:
     if (aside := machine.jobs.aside.jobs.get(record.job.id)) is not None:
         return aside.reason
     if record.state is not JobState.QUEUED:
-        return awaits(record) if record.awaits_start else record.reason
+        if record.awaits_start:
+            blocking = holding_back(machine, record)
+            return with_numbers(awaits(record), {"blocking_job": blocking[0]} if blocking else {})
+        waiting = awaited_by(machine, record)
+        return record.reason if waiting is None else with_numbers(record.reason, {"waiting_job": waiting})
     return _waits(machine, record, now_us)
 
 

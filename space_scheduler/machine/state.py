@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from cosched.errors import BadInput
 from cosched.model.allocation import Allocation
 from cosched.model.coscheduling import Receives
-from cosched.model.job import Job, JobState
+from cosched.model.job import RUNNING, Job, JobState
 from cosched.model.time import FOREVER_US
 from space_scheduler.lookahead import Progress
 from space_scheduler.machine import blame, check, explain, holdings, invariants, snapshot
@@ -52,6 +52,7 @@ from space_scheduler.machine.rules import EDITION, BadPlan, MachineRules
 from space_scheduler.machine.snapshot import SavedState
 from space_scheduler.policy.interface import (
     Changes,
+    Explaining,
     Held,
     Nodes,
     Plan,
@@ -88,6 +89,8 @@ class _Moves(NamedTuple):
 
 
 _NONE: Final = _Moves()
+#: What the head of the queue may lack: a policy may say more.
+_LACKING: Final = frozenset({Why.NOT_ENOUGH_FREE, Why.NOT_FOLDABLE, Why.NOT_CHOSEN})
 
 
 class SchedulerState:
@@ -486,7 +489,19 @@ class SchedulerState:
 
         ``now_us``: when that is asked; None: at the last event.
         """
-        return explain.explain(self.machine, self.machine.jobs[job_id], self.now_us if now_us is None else now_us)
+        record = self.machine.jobs[job_id]
+        found = explain.explain(self.machine, record, self.now_us if now_us is None else now_us)
+        head = self.queue.head()
+        if head is None or not isinstance(self.policy, Explaining):
+            return found
+        if record.job is head and found.why in _LACKING:
+            told = self.policy.waits(self.view(Changes()), head)
+            return found if told is None else Reason(told.why, {**told.numbers, **found.numbers}, found.node)
+        if record.state is RUNNING and "waiting_job" not in found.numbers:
+            told = self.policy.waits(self.view(Changes()), head)
+            if told is not None and told.numbers.get("blocking_job") == job_id:
+                return explain.with_numbers(found, {"waiting_job": head.id})
+        return found
 
     def overdue_at_us(self, after_us: int) -> int:
         """When a job that holds processors becomes overdue, or is to be predicted anew because it is.

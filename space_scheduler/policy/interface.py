@@ -217,6 +217,15 @@ class SelfChecking(Protocol):
         ...
 
 
+@runtime_checkable
+class Explaining(Protocol):
+    """A policy that can tell why the head of its queue waits where processors are lacking."""
+
+    def waits(self, snapshot: Snapshot, head: Job) -> Reason | None:
+        """The reason, with the number ``blocking_job`` of the job that it waits for; None: no more than the lack."""
+        ...
+
+
 class PolicyTraits(NamedTuple):
     """What a policy declares of itself, by attributes of these names; one that it lacks has the value given here.
 

@@ -5,10 +5,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from kit.drive import happen
 from kit.service import Cluster, running
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job, JobState
+from cosched.model.node import Node
 from cosched.model.width import Range
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
@@ -72,7 +74,8 @@ def folding(policy: str = "fjt1+bfm", *, foldable: bool = True) -> Machine:
 def test_moulded_folded_and_unfolded() -> None:
     made = folding()
     assert said(made.state, 1) == (
-        "fits: the next job in order, and enough processors are free (8 processes on 8 processors, free_procs=16)"
+        "fits: the next job in order, and enough processors are free "
+        "(job 2 waits for it, 8 processes on 8 processors, free_procs=16)"
     )
     assert said(made.state, 3) == (
         "backfilled: moulded to what is free while the head of the queue waits "
@@ -92,13 +95,63 @@ def test_moulded_folded_and_unfolded() -> None:
 
 def test_the_head_is_told_that_nobody_may_be_folded() -> None:
     made = folding(foldable=False)
-    assert made.state.explain(2).why is Why.NOT_ENOUGH_FREE
+    assert made.state.explain(2).why is Why.WINDOW_OPEN
     made.happen(50, ev.JobEnded(1))
     assert said(made.state, 2) == (
-        "jobs before which it waits may not be folded, or compute while they wait for messages (procs=14, free_procs=8)"
+        "jobs before which it waits may not be folded, or compute while they wait for messages "
+        "(waits for job 3, procs=14, free_procs=8)"
     )
     made.submit(51, rigid(4, 16, 10))
     assert made.state.explain(4).why is Why.NOT_ENOUGH_FREE
+
+
+def test_head_names_the_job_started_in_order_that_keeps_windows_from_expiring() -> None:
+    made = folding()
+    window = "jobs that were started in order run: room is made for it when backfilled jobs alone run "
+    assert said(made.state, 2) == f"{window}(waits for job 1, procs=14, free_procs=0)"
+    assert said(made.state, 1).endswith("(job 2 waits for it, 8 processes on 8 processors, free_procs=16)")
+    assert "waits" not in said(made.state, 3).partition("(")[2]
+
+
+def test_head_names_the_job_with_one_process_on_each_node_that_cannot_be_folded() -> None:
+    state = SchedulerState(resolve("fjt1+bfm"))
+    nodes = [ev.NodeJoined(Node(name, 1, 100)) for name in "abcd"]
+    happen(state, 0, *nodes, *map(ev.JobSubmitted, (rigid(1, 2, 50), rigid(2, 4, 60), rigid(3, 2, 200))))
+    happen(state, 10, ev.JobEnded(1))
+    assert said(state, 2) == (
+        "jobs before which it waits cannot be folded further: a node keeps a processor for its processes "
+        "(waits for job 3, procs=4, free_procs=2)"
+    )
+    assert "(job 2 waits for it, " in said(state, 3)
+
+
+def test_head_of_equipartition_names_the_job_beside_whose_minimum_its_own_does_not_fit() -> None:
+    made = Machine("equipartition")
+    made.submit(0, rigid(1, 8, 90), rigid(2, 4, 20), rigid(3, 8, 10))
+    assert said(made.state, 3) == (
+        "its minimum does not fit beside the minima of all that run "
+        "(waits for job 2, 8 processors, 8 at least, spare_procs=4, free_procs=4)"
+    )
+    assert "(job 3 waits for it, " in said(made.state, 2)
+    assert "waits" not in said(made.state, 1)
+
+
+def test_job_that_gives_nothing_back_and_the_one_that_waits_for_it_name_each_other() -> None:
+    """The first comes to no safe point: it was told to shrink, and has not answered."""
+    state = SchedulerState(resolve("equipartition"))
+    nodes = [ev.NodeJoined(Node(name, 1, 100)) for name in "abcd"]
+    blocker = Job(1, 4, 100 * S, 0, shape=Range(1, 4, malleable=True, resident=True))
+    happen(state, 0, *nodes, ev.JobSubmitted(blocker))
+    happen(state, 2, ev.JobSubmitted(rigid(2, 2, 10)))
+    assert said(state, 2) == (
+        "starts when jobs that shrink or are ended have given back what it needs "
+        "(waits for job 1, 2 processors, 2 at least)"
+    )
+    assert said(state, 1) == (
+        "shrunk: others need some of its processors (job 2 waits for it, 2 of its 4 processes work, 4 before)"
+    )
+    happen(state, 3, ev.JobResized(1))
+    assert "waits" not in said(state, 1) + said(state, 2)
 
 
 def test_so_many_of_its_processes_work() -> None:
@@ -118,7 +171,7 @@ def test_ended_to_make_room() -> None:
     assert worded(kill.reason, when) == (
         "ended to make room, and waits again in its old place: it runs from its beginning (8 processes)"
     )
-    assert made.state.explain(3).why is Why.NOT_ENOUGH_FREE
+    assert made.state.explain(3).why is Why.WINDOW_OPEN
 
 
 def test_admitted_shrunk_and_widened() -> None:

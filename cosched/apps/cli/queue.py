@@ -71,8 +71,10 @@ def queue_command(
 
 def _row(job: JobDoc) -> tuple[object, ...]:
     why = places(job.nodes)
-    if job.state in _NOT_STARTED:
+    if job.state in _NOT_STARTED or (job.state == JobState.STARTING and not why):
         why = because(job.reason).partition(" (")[0]  # the numbers are for 'explain'
+        if job.reason and (blocking := job.reason.numbers.get("blocking_job")):
+            why = f"waits for job {blocking}: {why}"
         if job.reason and (overdue := job.reason.numbers.get("overdue_job")):
             why = f"{why}; job {overdue} is overdue"
     elif job.paused:

@@ -126,6 +126,18 @@ class Equipartition:
             wake_us = min(ends, default=None)
         return Plan([*answers, *changes], wake_us=wake_us)
 
+    def waits(self, snapshot: Snapshot, head: Job) -> Reason | None:
+        """For which job the head waits: with whose end, of those in order of their latest ends, its minimum fits."""
+        procs, least = snapshot.procs_total, smallest(head)
+        members = [_member(each, procs) for each in snapshot.running()]
+        spare = procs - sum(each.least for each in members)
+        numbers = {"minimum_procs": least, "spare_procs": max(0, spare)}
+        for each in sorted(members, key=lambda each: _latest_end_us(snapshot.now_us, each)) if least > spare else ():
+            spare += each.least
+            if least <= spare:
+                return Reason(Why.MINIMA_HELD, {"blocking_job": each.job.id, **numbers})
+        return None
+
     # requests of evolving jobs
 
     def _answered(self, members: list[_Member], procs: int) -> list[PlannedAnswer]:

@@ -94,6 +94,11 @@ class MoldableBackfill:
         """Heads, then room for the first that waits or jobs behind it, then what is left for folded jobs."""
         return _Pass(self, snapshot).plan()
 
+    def waits(self, snapshot: Snapshot, head: Job) -> Reason | None:
+        """For which running job the head waits: one that was started in order, or one that is not folded for it."""
+        by_windows = self.backfill and self.expired is not Expired.REMAIN and self.window is Window.BACKFILLED
+        return _Pass(self, snapshot).waits(head) if by_windows else None
+
 
 class _Waiting(NamedTuple):
     """A job that waits: in the queue, or suspended, at its place in the order."""
@@ -149,6 +154,21 @@ class _Pass:
         if self.policy.busy_unfold or waits is None:
             self._unfold()
         return self._planned()
+
+    def waits(self, head: Job) -> Reason | None:
+        """Why the head waits, though windows expire."""
+        lacking = self._lacking(_Waiting((0, 0), head), self.free)
+        in_order = [each for each in self.running if each.job.id not in self.backfilled]
+        if in_order:
+            return Reason(Why.WINDOW_OPEN, {"blocking_job": in_order[0].job.id})
+        for each in self.running:
+            held = self.holds[each.job.id]
+            new = self._reduced(held, lacking)
+            if new is not None and new.procs >= held.procs:
+                return Reason(Why.NOT_FOLDED_FURTHER, {"blocking_job": each.job.id})
+            if each.resizable and not self._may_be_changed(each):
+                return Reason(Why.NOT_FOLDABLE, {"blocking_job": each.job.id})
+        return None
 
     def _waiting(self) -> Iterator[_Waiting]:
         """Who waits, in order; a queue of thousands costs nothing where only its first jobs are looked at."""

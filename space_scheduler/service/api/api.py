@@ -377,7 +377,7 @@ class Api:
     async def _list(self, records: list[JobRecord], caller: Caller) -> web.Response:
         """A list; of the first that wait, it says why they wait now."""
         waiting = [record.id for record in records if record.state is JobState.QUEUED][:_EXPLAINED]
-        explained = set(waiting)
+        explained = {*waiting, *(record.id for record in records if record.state is JobState.STARTING)}
         shown = []
         for at, each in enumerate(records):
             if at % _IN_ONE_GO == 0:
@@ -391,7 +391,9 @@ class Api:
         if aside is None and explained and record.state in _CHANGING:
             with suppress(Failed):  # one job that cannot be explained hides no list: its last step has a reason, too
                 found = await self.host.explain(record.id)
+                numbers = found.reason.numbers if found.reason is not None else {}
                 later = record.state is JobState.QUEUED or found.decided_us > (record.start_us or 0)
+                later |= "blocking_job" in numbers or "waiting_job" in numbers
                 present = found.reason if later and found.state is record.state else None  # it has gone on meanwhile
         found_doc = documents.job_doc(
             record, clock.when, clock.now_us(), own=own, present=present, reshaping=self._reshaping, aside=aside
@@ -409,5 +411,5 @@ class Api:
 
 
 #: In these states a job's reason may be later than its last step.
-_CHANGING: Final = (JobState.QUEUED, JobState.RUNNING)
+_CHANGING: Final = (JobState.QUEUED, JobState.STARTING, JobState.RUNNING)
 _PAST: Final = {"cancel": "cancelled", "hold": "held", "release": "released"}

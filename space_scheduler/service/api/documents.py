@@ -30,6 +30,8 @@ from space_scheduler.service.launch.efforts import total
 _WORK: Final = "{procs} of its {present_processes} processes work"
 #: Numbers of reasons of jobs that change shape, and how they are said together.
 _TOGETHER: Final = (
+    (("blocking_job",), "waits for job {blocking_job}"),
+    (("waiting_job",), "job {waiting_job} waits for it"),
     (("before_procs", "procs", "present_processes"), f"{_WORK}, {{before_procs}} before"),
     (("minimum_procs", "procs", "present_processes"), f"{_WORK}, {{minimum_procs}} at least"),
     (("processes", "procs"), "{processes} processes on {procs} processors"),

@@ -13,8 +13,9 @@ from cosched.errors import BadInput
 from cosched.model.components import MOST_COMPONENTS, Between, Dividing, Partition
 from cosched.model.time import US_PER_S
 from cosched.workload import speedups
-from cosched.workload.rules import MAX_PROCS, AtLimit, InputRules, NegativeTimes, ProcsFrom, Unusable
+from cosched.workload.rules import MAX_PROCS, AtLimit, InputRules, NegativeTimes, NeverRan, ProcsFrom
 from cosched.workload.shapes import Work
+from cosched.workload.swf import ExtraColumns
 
 #: No site has more; what says so is a mistake.
 MOST_CLUSTERS: Final = 1000
@@ -31,7 +32,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     procs: int | None = None
     ties: str = "batch"
     procs_from: ProcsFrom = ProcsFrom.ALLOCATED
-    unusable: Unusable = Unusable.ONE_SECOND
+    never_ran: NeverRan = NeverRan.DROP
     negative_times: NegativeTimes = NegativeTimes.SKIP
     at_limit: AtLimit = AtLimit.KILL
     estimates: str = "user"
@@ -39,6 +40,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     load: float | None = None
     launch_delay: str = "0s"
     strict: bool = False
+    extra_columns: ExtraColumns = ExtraColumns.SKIP
     site: SiteSettings | None = None
     shapes: str = ""
     work: Work = Work.LOGGED
@@ -131,7 +133,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """How the log's fields are read."""
         return InputRules(
             procs_from=self.procs_from,
-            unusable=self.unusable,
+            never_ran=self.never_ran,
             negative_times=self.negative_times,
             at_limit=self.at_limit,
         )
@@ -157,7 +159,7 @@ RULES: Final[dict[str, dict[str, str]]] = {
     "default": {
         "ties": "batch",
         "procs_from": "allocated",
-        "unusable": "one-second",
+        "never_ran": "drop",
         "negative_times": "skip",
         "at_limit": "kill",
         "launch_delay": "0s",
@@ -165,7 +167,7 @@ RULES: Final[dict[str, dict[str, str]]] = {
     "oracle": {
         "ties": "sequential",
         "procs_from": "allocated-only",
-        "unusable": "one-second",
+        "never_ran": "wait",
         "negative_times": "unknown",
         "at_limit": "kill",
         "launch_delay": "0s",

@@ -3,12 +3,16 @@
 import hashlib
 import platform
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 import cosched
+from cosched.config.convert import convert
 from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
+
+_EARLIER: Final = {"one-second": "wait", "skip": "drop"}
 
 
 class FileDigest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,9 +69,13 @@ def write(manifest: msgspec.Struct, path: Path) -> None:
 
 def read(path: Path) -> Manifest:
     """Read a manifest. Raises :class:`~cosched.errors.BadInput`."""
-    from cosched.config.load import load  # noqa: PLC0415 (written far more often than read)
+    from cosched.config.load import plain  # noqa: PLC0415 (written far more often than read)
 
-    return load(path, Manifest)
+    found = plain(path)
+    if isinstance(found, dict) and isinstance(settings := found.get("configuration"), dict):
+        earlier = settings.pop("unusable", None)  # the name of never_ran in manifests of before
+        settings |= {"never_ran": _EARLIER[earlier]} if earlier in _EARLIER else {}
+    return convert(found, Manifest, str(path))
 
 
 def check_inputs(manifest: Manifest, inputs: list[Path], where: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from cosched.errors import BadInput
 from cosched.model.time import US_PER_S, plain_seconds
-from cosched.report.table import write_parquet
+from cosched.report.table import STDOUT, text_file, write_parquet
 from cosched.workload import swf
 from cosched.workload.log import FIELDS, Field, Header, Log
 from cosched.workload.schedule import Schedule
@@ -23,7 +23,9 @@ FORMATS: Final = (".csv", ".parquet", ".swf", ".swf.gz")
 
 
 def check_format(path: Path) -> None:
-    """Refuse an unknown ending before anything is computed."""
+    """Refuse an unknown ending before anything is computed. ``-`` is standard output, as CSV."""
+    if path == STDOUT:
+        return
     if not path.name.endswith(FORMATS):
         raise BadInput(str(path), "unknown schedule format", "an ending of " + ", ".join(FORMATS))
     if not path.absolute().parent.is_dir():
@@ -33,7 +35,7 @@ def check_format(path: Path) -> None:
 def write(schedule: Schedule, path: Path) -> None:
     """Write a schedule in the format of the file's ending."""
     check_format(path)
-    if path.suffix == ".csv":
+    if path == STDOUT or path.suffix == ".csv":
         _write_csv(schedule, path)
     elif path.suffix == ".parquet":
         load = schedule.workload
@@ -58,7 +60,7 @@ def _write_csv(schedule: Schedule, path: Path) -> None:
         for column in times
     )
     rows = zip(load.job_id.tolist(), submit, start, end, schedule.processes.tolist(), requested, strict=True)
-    with path.open("w", encoding="ascii", newline="") as file:
+    with text_file(path) as file:
         file.write(",".join(COLUMNS) + "\n")
         file.writelines([f"{a},{b},{c},{d},{e},{f}\n" for a, b, c, d, e, f in rows])
 
@@ -67,7 +69,7 @@ def write_holdings(schedule: Schedule, path: Path) -> None:
     """Write what each job held from when on, as CSV: ``job_id,at_s,processes,cpus,why`` (design, section 7)."""
     numbers = schedule.workload.job_id.tolist()
     rows = schedule.holdings or ()
-    with path.open("w", encoding="ascii", newline="") as file:
+    with text_file(path) as file:
         file.write(",".join(HOLDING_COLUMNS) + "\n")
         file.writelines(
             [f"{numbers[row]},{plain_seconds(at)},{processes},{cpus},{why}\n" for row, at, processes, cpus, why in rows]
@@ -78,7 +80,7 @@ def write_placements(schedule: Schedule, path: Path) -> None:
     """Write where each component of each job lay, as CSV: ``job_id,start,cluster,width``, clusters from 1."""
     number = {name: at for at, name in enumerate(dict.fromkeys(schedule.clusters), 1)}
     numbers, starts = schedule.workload.job_id.tolist(), schedule.start_us.tolist()
-    with path.open("w", encoding="ascii", newline="") as file:
+    with text_file(path) as file:
         file.write(",".join(PLACEMENT_COLUMNS) + "\n")
         for row, job_id in enumerate(numbers):
             at = plain_seconds(starts[row])

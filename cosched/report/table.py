@@ -1,19 +1,22 @@
 """One table, many forms: for a terminal, as TSV, CSV, Parquet, or rows for JSON."""
 
+import contextlib
 import csv
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from cosched.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+#: The name of a file that means standard output.
+STDOUT: Final = Path("-")
 _WIDE = 240
 #: No column is cut below that: most numbers keep their digits.
 _LEAST = 6
@@ -111,6 +114,16 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         return "undefined" if math.isnan(value) else f"{value:.4g}"
     return str(value)
+
+
+@contextlib.contextmanager
+def text_file(path: Path) -> Iterator[IO[str]]:
+    """A file of ASCII text with plain line ends, opened to be written; ``-`` is standard output."""
+    if path == STDOUT:
+        yield sys.stdout
+        return
+    with path.open("w", encoding="ascii", newline="") as file:
+        yield file
 
 
 def console(*, stderr: bool = False) -> "Console":

@@ -39,7 +39,8 @@ class Field(IntEnum):
 FIELDS = len(Field)
 
 #: Digits, in groups of three where commas stand between them: "1,024" is one number, "512, 4 each" begins with one.
-_LEADING_NUMBER = re.compile(r"[+-]?\d+(?:,\d{3}(?!\d))*", re.ASCII)
+#: "10k", "10 K" and "1e4" are none: how many that is is not ours to guess.
+_LEADING_NUMBER = re.compile(r"([+-]?\d+(?:,\d{3}(?!\d))*)(?![\d.,]*+(?:[A-Za-z_]|\s*[kKMGT]\b))", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Header:
     def integer(self, key: str) -> int | None:
         """The leading integer of an entry (``MaxNodes: 1,024 (8 per board)`` is 1024), or None."""
         found = _LEADING_NUMBER.match(self.entries.get(key, ""))
-        return int(found[0].replace(",", "")) if found else None
+        return int(found[1].replace(",", "")) if found else None
 
 
 @dataclass(frozen=True)

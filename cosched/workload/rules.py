@@ -2,10 +2,11 @@
 
 Every tool that "simulates EASY on the KTH log" makes these choices, most of them silently. Here each is a setting, and
 what it touched is counted. The defaults are those of ``oracle`` as far as input goes (docs/design/semantics.md):
-processors as allocated (field 5), a job runs at most its request, the estimate is never below the run time, and a job
-without a positive run time or size counts as one second on what it had, at least one processor.
+processors as allocated (field 5), a job runs at most its request, and the estimate is never below the run time. A job
+that never ran is left out; under ``oracle`` it waits and runs one second on what it had, at least one processor.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -28,6 +29,10 @@ Times = NDArray[np.int64]
 Rows = NDArray[np.int64] | slice
 _Problem = tuple[str, NDArray[np.bool_], str, str]  # cause, jobs that have it, what was found, what was expected
 
+#: Where the machine's size is from that no header says.
+_WIDEST: Final = "the widest job"
+#: Status of a part of an execution; the line of the whole has another status and the same number (SWF 2.2).
+_PARTS: Final = (2, 3, 4)
 #: No machine is larger; what says so is a mistake.
 MAX_PROCS: Final = 1_000_000_000
 
@@ -40,21 +45,22 @@ class ProcsFrom(StrEnum):
     REQUESTED = "requested"
 
 
-class Unusable(StrEnum):
-    """What becomes of a job without a positive run time or size: cancelled before it ran, or shorter than a second.
+class NeverRan(StrEnum):
+    """What becomes of a job that never ran: its run time is not above 0 or it has no processors, whatever its status.
 
-    ``one-second``: it runs one second with an estimate of one, and is submitted at second 1 at the earliest.
+    ``drop``: it is left out before the simulation. ``wait``: it waits for its width and runs one second with an
+    estimate of one, submitted at second 1 at the earliest.
     """
 
-    ONE_SECOND = "one-second"
-    SKIP = "skip"
+    DROP = "drop"
+    WAIT = "wait"
 
 
 class NegativeTimes(StrEnum):
     """What becomes of a job with a negative time that does not mean "unknown".
 
-    ``unknown`` takes it for unknown where the job is unusable anyway; a usable job with a negative submission is
-    skipped all the same.
+    ``unknown`` takes it for unknown where the job never ran; another with a negative submission is skipped all the
+    same.
     """
 
     SKIP = "skip"
@@ -72,7 +78,7 @@ class InputRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """How a log's fields are read."""
 
     procs_from: ProcsFrom = ProcsFrom.ALLOCATED
-    unusable: Unusable = Unusable.ONE_SECOND
+    never_ran: NeverRan = NeverRan.DROP
     negative_times: NegativeTimes = NegativeTimes.SKIP
     at_limit: AtLimit = AtLimit.KILL
 
@@ -137,7 +143,8 @@ class Workload:
     machines whose nodes have names. ``shapes`` has each job's widths, None for one that is as the log has it; empty:
     all are. Where a job has several, the columns are those of its largest one, times rounded up. ``divided`` has each
     job's components on several clusters, None for a job of one; empty: all are of one. ``crossing_ppm`` has by how many
-    millionths of its time each is slower on several, where that is known of it.
+    millionths of its time each is slower on several, where that is known of it. ``never_ran`` counts the log's jobs
+    that never ran, left out or not.
     """
 
     name: str
@@ -161,9 +168,22 @@ class Workload:
     shapes: Sequence[Shaped | None] = ()
     divided: Sequence[Components | Flexible | None] = ()
     crossing_ppm: Sequence[int | None] = ()
+    never_ran: int = 0
 
     def __len__(self) -> int:
         return len(self.job_id)
+
+    @property
+    def guessed(self) -> bool:
+        """Whether the machine is as wide as the widest job, for want of a size in the header."""
+        return self.procs_total_from.startswith(_WIDEST)
+
+    @property
+    def offered_load(self) -> float:
+        """Its work over what the machine can do between the first and the last submission; infinite at one instant."""
+        span_us = int(self.submit_us[-1] - self.submit_us[0])
+        work = float(np.dot(self.run_us.astype(np.float64), self.procs))
+        return work / (self.procs_total * span_us) if span_us else math.inf
 
     def identities(self) -> NDArray[np.int64]:
         """What jobs are called in the core, its events and its messages, shape (n,).
@@ -212,7 +232,7 @@ def machine_size(log: Log, given: int | None = None, *, strict: bool = False) ->
     if len(log):
         widest = int(max(log.column(Field.PROCS_ALLOCATED).max(), log.column(Field.PROCS_REQUESTED).max()))
         if widest > 0:
-            return widest, f"the widest job (no MaxProcs or MaxNodes in the header{no_sizes})"
+            return widest, f"{_WIDEST} (no MaxProcs or MaxNodes in the header{no_sizes})"
     raise BadInput(log.name, "the header has no MaxProcs and no job has a size", "the machine's size: --procs N")
 
 
@@ -258,7 +278,10 @@ def prepare(
     strict: bool = False,
     tasks: TaskRules | None = None,
 ) -> Workload:
-    """Apply the rules to a log. Raises :class:`BadInput` in strict mode at the first job that would be skipped."""
+    """Apply the rules to a log.
+
+    Raises :class:`BadInput` in strict mode at the first line that would be skipped or had to be interpreted.
+    """
     rules = rules or InputRules()
     size, size_from = machine_size(log, procs_total, strict=strict)
     first, other = Field.PROCS_ALLOCATED, Field.PROCS_REQUESTED
@@ -270,14 +293,18 @@ def prepare(
     run_s, request_s = log.column(Field.RUN_S), log.column(Field.REQUEST_S)
     submit_s = log.column(Field.SUBMIT_S).copy()
     no_run, no_size = run_s <= 0, procs < 1
-    unusable = no_run | no_size
+    never = no_run | no_size
+    parts, alone = _parts(log)
     negative = (submit_s < 0) | (run_s < -1) | (request_s < -1)
     if rules.negative_times == NegativeTimes.UNKNOWN:
-        negative &= ~unusable
+        negative &= ~never
 
-    skipped = dict(log.skipped)
-    keep = np.ones(len(log), np.bool_)
-    problems = [
+    problems: list[_Problem] = [
+        ("partial_execution", parts, "a part of an execution that has a line of its own", "a line a job"),
+    ]
+    if rules.never_ran == NeverRan.DROP:
+        problems.append(("never_ran", never, "a job that never ran", "a run time and processors above 0"))
+    problems += [
         ("negative_time", negative, "a negative time", "times of 0 or more"),
         (
             "wider_than_machine",
@@ -286,21 +313,24 @@ def prepare(
             "a larger machine: --procs, or nodes of --site",
         ),
     ]
-    if rules.unusable == Unusable.SKIP:
-        problems += [
-            ("run_not_positive", no_run, "a run time of 0 or unknown", "more than 0 s"),
-            ("no_processors", no_size, "no number of processors", "field 5 or field 8 of at least 1"),
-        ]
+    keep, skipped = _kept(log, problems)
+    submit_s[never] = np.maximum(1, submit_s[never])
     below, twice, known = _numbering(log)
-    if strict:  # else they are jobs like others: told of, and kept
-        problems += _of_numbers(below, twice)
-    for cause, unfit, _, _ in problems:
-        bad = unfit & keep
-        if count := int(bad.sum()):
-            skipped[cause] = skipped.get(cause, 0) + count
-            keep &= ~bad
-    if strict and not keep.all():
-        _refuse_first(log, ~keep, problems)
+    notes = _interpreted(log, (first, other), no_run, no_size)
+    notes += [
+        ("partial_execution_alone", alone, "a part of an execution that has no line of its own", "a line a job"),
+        (
+            "out_of_submit_order",
+            _early(submit_s, keep),
+            "a submission before that of an earlier line",
+            "lines in order",
+        ),
+    ]
+    if strict:
+        notes += _of_numbers(below, twice)
+        if (unfit := ~keep | np.logical_or.reduce([bad for _, bad, _, _ in notes])).any():
+            _refuse_first(log, unfit, [*problems, *notes])
+    notes += _of_numbers(below & known, twice & known)
 
     request = np.where(request_s > 0, request_s, run_s)  # no estimate in the log: the exact one
     estimate = np.maximum(request, run_s)
@@ -309,23 +339,11 @@ def prepare(
     else:
         actual, told = run_s.copy(), request.copy()
     timed_out = (run_s > request) & (rules.at_limit == AtLimit.KILL)
-    actual[unusable], told[unusable], estimate[unusable] = 1, 1, 1
-    submit_s[unusable] = np.maximum(1, submit_s[unusable])
+    actual[never], told[never], estimate[never] = 1, 1, 1
     procs = np.maximum(1, procs)
-    timed_out &= ~unusable
+    timed_out &= ~never
 
-    adjusted = {
-        "run_not_positive_runs_1s": int((no_run & keep).sum()),
-        "no_processors_runs_1s": int((no_size & ~no_run & keep).sum()),
-        "run_beyond_request": int(((run_s > request) & ~unusable & keep).sum()),
-        "no_request_uses_run": int(((request_s <= 0) & ~unusable & keep).sum()),
-        "allocated_differs_from_requested": int(
-            ((log.column(first) != log.column(other)) & (log.column(first) > 0) & (log.column(other) > 0) & keep).sum()
-        ),
-        "negative_job_number": int((below & known & keep).sum()),
-        "duplicate_job_number": int((twice & known & keep).sum()),
-        "out_of_submit_order": int((np.diff(submit_s[keep]) < 0).sum()),
-    }
+    adjusted = {cause: int((bad & keep).sum()) for cause, bad, _, _ in notes}
     last_s = float(submit_s[keep].max(initial=0)) + float(np.maximum(actual, told)[keep].sum())
     if last_s * US_PER_S >= FOREVER_US / 2:
         raise BadInput(
@@ -352,7 +370,59 @@ def prepare(
         timezone=log.header.entries.get("TimeZoneString"),
         timezone_offset_s=log.header.integer("TimeZone"),
         tasks=_tasks(log, index, tasks) if tasks is not None else None,
+        never_ran=int((never & ~parts).sum()),
     )
+
+
+def _kept(log: Log, problems: Sequence[_Problem]) -> tuple[NDArray[np.bool_], dict[str, int]]:
+    """Which jobs have none of the problems, and how many lines are skipped for which: each for its first."""
+    skipped = dict(log.skipped)
+    keep = np.ones(len(log), np.bool_)
+    for cause, unfit, _, _ in problems:
+        bad = unfit & keep
+        if count := int(bad.sum()):
+            skipped[cause] = skipped.get(cause, 0) + count
+            keep &= ~bad
+    return keep, skipped
+
+
+def _interpreted(
+    log: Log, sizes: tuple[Field, Field], no_run: NDArray[np.bool_], no_size: NDArray[np.bool_]
+) -> list[_Problem]:
+    """What the rules change of jobs, or do not look at, field by field."""
+    ran = ~(no_run | no_size)
+    run_s, request_s = log.column(Field.RUN_S), log.column(Field.REQUEST_S)
+    one, two = log.column(sizes[0]), log.column(sizes[1])
+    return [
+        ("run_not_positive_runs_1s", no_run, "a run time of 0 or unknown", "more than 0 s"),
+        ("no_processors_runs_1s", no_size & ~no_run, "no number of processors", "field 5 or field 8 of at least 1"),
+        ("run_beyond_request", (run_s > request_s) & (request_s > 0) & ran, "a run time above the request", "less"),
+        ("no_request_uses_run", (request_s <= 0) & ran, "no request", "field 9 above 0"),
+        (
+            "allocated_differs_from_requested",
+            (one != two) & (one > 0) & (two > 0),
+            "another number of processors allocated than requested",
+            "the same in fields 5 and 8",
+        ),
+        ("preceding_job_ignored", log.column(Field.PRECEDING_JOB) > 0, "a preceding job", "-1: it is not waited for"),
+        ("think_time_ignored", log.column(Field.THINK_S) > 0, "a think time", "-1: it is not kept"),
+    ]
+
+
+def _parts(log: Log) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which lines are parts of executions that have a line of the whole beside them, and which of others."""
+    part = np.isin(log.column(Field.STATUS), _PARTS)
+    number = log.column(Field.JOB)
+    beside = part & (number >= 0) & np.isin(number, number[~part])
+    return beside, part & ~beside
+
+
+def _early(submit_s: NDArray[np.float64], keep: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which of the kept lines were submitted before the kept line above them."""
+    early = np.zeros(len(submit_s), np.bool_)
+    rows = np.flatnonzero(keep)
+    early[rows[1:]] = np.diff(submit_s[rows]) < 0
+    return early
 
 
 def _tasks(log: Log, index: NDArray[np.intp], rules: TaskRules) -> Tasks:

@@ -20,9 +20,7 @@ def offered_load(log: Log, *, procs_total: int | None = None, rules: InputRules 
     workload = prepare(log, rules, procs_total=procs_total)
     if not len(workload):
         raise BadInput(log.name, "no job is left to compute a load from", "jobs with a size and a run time")
-    span_us = int(workload.submit_us[-1] - workload.submit_us[0])
-    work = float(np.dot(workload.run_us.astype(np.float64), workload.procs))
-    return work / (workload.procs_total * span_us) if span_us else math.inf
+    return workload.offered_load
 
 
 def by_factor(log: Log, factor: float) -> Log:

@@ -97,7 +97,7 @@ def statistics(
         procs_total=workload.procs_total,
         procs_total_from=workload.procs_total_from,
         span_s=span_us / US_PER_S,
-        offered_load=float(work.sum()) * US_PER_S / (workload.procs_total * span_us) if span_us else None,
+        offered_load=workload.offered_load if span_us else None,
         run_s=quantiles(workload.run_us / US_PER_S),
         procs=quantiles(workload.procs),
         request_s=quantiles(request_s[request_s > 0]) if (request_s > 0).any() else None,

@@ -27,6 +27,7 @@ import re
 import zlib
 from array import array
 from collections.abc import Iterator
+from enum import StrEnum
 from itertools import chain
 from typing import BinaryIO, Final
 
@@ -57,11 +58,19 @@ _WHOLE: Final = (
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _OTHER_MAGIC: Final = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd"}
-_ENTRY: Final = re.compile(r";\s*([A-Za-z]\w*)\s*:(?!//)\s*(.*?)\s*$")
+_ENTRY: Final = re.compile(r";\s*([A-Za-z]\w*)\s*(?::(?!//)|=)\s*(.*?)\s*$")
+_MORE: Final = " (the first of more with --extra-columns ignore)"
 _EXPECTED: Final = "a log in the Standard Workload Format, plain or gzip"
 
 
-def read(path: str | os.PathLike[str], *, strict: bool = False) -> Log:
+class ExtraColumns(StrEnum):
+    """What becomes of a line of more columns than the format has: it is skipped, or read without them."""
+
+    SKIP = "skip"
+    IGNORE = "ignore"
+
+
+def read(path: str | os.PathLike[str], *, strict: bool = False, extra_columns: ExtraColumns = ExtraColumns.SKIP) -> Log:
     """Read a log, plain or gzip by its content. Malformed lines are skipped and counted; ``strict`` stops at the first.
 
     Raises :class:`BadInput` for a file that cannot be read or holds no job, naming file and line where there is one.
@@ -79,9 +88,10 @@ def read(path: str | os.PathLike[str], *, strict: bool = False) -> Log:
         raise BadInput(where, f"cannot be read ({error.strerror or error})", _EXPECTED) from None
     _refuse_what_is_not_text(data, where)
     try:
-        log = _read_fast(data, where)
+        cut = extra_columns == ExtraColumns.IGNORE
+        log = _read_fast(data, where, cut=cut)
         if log is None:
-            log = _read_tolerant(data, where, strict=strict)
+            log = _read_tolerant(data, where, strict=strict, cut=cut)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise BadInput(
             where, f"damaged or truncated gzip ({error})", "a complete file; fetch or copy it again"
@@ -89,7 +99,7 @@ def read(path: str | os.PathLike[str], *, strict: bool = False) -> Log:
     if not len(log):
         causes = ", ".join(f"{cause} {count}" for cause, count in log.skipped.items())
         found = f"holds no job; every line was skipped ({causes})" if causes else "holds no job"
-        raise BadInput(where, found, f"{_EXPECTED}, {FIELDS} numbers a line")
+        raise BadInput(where, found, f"{_EXPECTED}, {FIELDS} numbers a line{_MORE}")
     return log
 
 
@@ -176,15 +186,16 @@ class _Lines:
         return Log(header, rows, os.path.basename(where), numbers, skipped)
 
 
-def _read_fast(data: bytes, where: str) -> Log | None:
-    """Everything by numpy's parser, or None where that finds something to report."""
+def _read_fast(data: bytes, where: str, *, cut: bool = False) -> Log | None:
+    """Everything by numpy's parser, or None where that finds something to report. ``cut``: without extra columns."""
     lines = _Lines(data)
     passing = iter(lines)
     first = next(passing, None)
     if first is None:
         return None
     try:
-        rows = np.loadtxt(chain((first,), passing), dtype=np.float64, comments=None, ndmin=2)
+        columns = range(FIELDS) if cut else None
+        rows = np.loadtxt(chain((first,), passing), dtype=np.float64, comments=None, ndmin=2, usecols=columns)
     except ValueError:
         return None
     if rows.shape[1] != FIELDS or not _all_hold(rows):
@@ -195,13 +206,13 @@ def _read_fast(data: bytes, where: str) -> Log | None:
     return lines.log(rows, numbers, where, {})
 
 
-def _read_tolerant(data: bytes, where: str, *, strict: bool) -> Log:
+def _read_tolerant(data: bytes, where: str, *, strict: bool, cut: bool = False) -> Log:
     """Line by line: the definition of what a log holds, and the only place that knows why a line is not in it."""
     lines = _Lines(data)
     values, numbers = array("d"), array("q")
     skipped: dict[str, int] = {}
     for line in lines:
-        words = line.split()
+        words = line.split()[: FIELDS if cut else None]
         try:
             row = _row(words)
         except _Malformed as wrong:
@@ -226,7 +237,7 @@ class _Malformed(ValueError):
 def _row(words: list[str]) -> list[float]:
     """The numbers of one data line."""
     if len(words) != FIELDS:
-        raise _Malformed("wrong_field_count", f"{len(words)} fields", f"{FIELDS}")
+        raise _Malformed("wrong_field_count", f"{len(words)} fields", f"{FIELDS}{_MORE * (len(words) > FIELDS)}")
     row = []
     for field, word in zip(Field, words, strict=True):
         try:

@@ -38,7 +38,7 @@ def find_log(name: str) -> Path:
 
 def prepare_workload(experiment: Experiment, path: Path) -> Workload:
     """The workload that an experiment runs: the log by its rules, its load and its estimates; what fits its site."""
-    log = swf.read(path, strict=experiment.strict)
+    log = swf.read(path, strict=experiment.strict, extra_columns=experiment.extra_columns)
     lines = shapes.read(Path(experiment.shapes)) if experiment.shapes else {}
     wide: dict[int, int] = {}
     site, procs = experiment.site, experiment.procs

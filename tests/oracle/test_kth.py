@@ -26,7 +26,7 @@ from cosched.model.components import Dividing
 from cosched.model.node import Node
 from cosched.workload import swf
 from cosched.workload.dividing import divided
-from cosched.workload.rules import InputRules, NegativeTimes, ProcsFrom, Unusable, Workload, prepare
+from cosched.workload.rules import InputRules, NegativeTimes, NeverRan, ProcsFrom, Workload, prepare
 from space_scheduler.plugins import resolve
 from space_scheduler.policy.presets import PRESETS, compose
 from space_scheduler.simulator.host import Outcome, Site, Ties, simulate
@@ -36,7 +36,7 @@ KEPT = json.loads((Path(__file__).parent / "kth.json").read_text())
 LOG = KEPT["log"]["name"]
 JOBS = KEPT["log"]["jobs"]
 ORACLES_RULES = InputRules(
-    procs_from=ProcsFrom.ALLOCATED_ONLY, unusable=Unusable.ONE_SECOND, negative_times=NegativeTimes.UNKNOWN
+    procs_from=ProcsFrom.ALLOCATED_ONLY, never_ran=NeverRan.WAIT, negative_times=NegativeTimes.UNKNOWN
 )
 
 pytestmark = [pytest.mark.oracle, pytest.mark.log(LOG)]

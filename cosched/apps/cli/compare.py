@@ -9,7 +9,7 @@ import click
 import msgspec
 import numpy as np
 
-from cosched.apps.cli import show
+from cosched.apps.cli import readings, show
 from cosched.apps.cli.options import experiment as make_experiment
 from cosched.apps.cli.options import settings
 from cosched.apps.cli.outputs import GROUPINGS, check_directory, expected_of, inputs_of, repeated, repetition, write_all
@@ -73,6 +73,7 @@ def command(
     if expected:
         manifests.check_inputs(expected, inputs_of(experiment, path), str(repeat))
     load = prepare_workload(experiment, path)
+    readings.warn(experiment, load)
 
     labels = [show.policy_label(experiment, name) for name in experiment.policies]
     calls = [Call(run, (experiment, name, load)) for name in experiment.policies]
@@ -91,6 +92,8 @@ def command(
             "procs": load.procs_total,
             "policies": summaries,
             "differences": differences,
+            "never_ran": experiment.never_ran,
+            "never_ran_jobs": load.never_ran,
             "skipped": load.skipped,
             "adjusted": load.adjusted,
             **({"groups": groups} if groups else {}),

@@ -24,9 +24,7 @@ _SETTINGS = (
     click.option(
         "--procs-from", metavar="FIELD", help="A job's size: allocated, requested, allocated-only [default: allocated]."
     ),
-    click.option(
-        "--unusable", metavar="RULE", help="Jobs without run time or size: one-second or skip [default: one-second]."
-    ),
+    click.option("--never-ran", metavar="RULE", help="Jobs that never ran: drop, or wait and run 1 s [default: drop]."),
     click.option("--negative-times", metavar="RULE", help="Jobs with negative times: skip or unknown [default: skip]."),
     click.option("--at-limit", metavar="RULE", help="At the end of the estimate: kill or run [default: kill]."),
     click.option(
@@ -39,7 +37,12 @@ _SETTINGS = (
     click.option(
         "--launch-delay", metavar="TIME", help="From the decision to a running job, such as 2s [default: 0s]."
     ),
-    click.option("--strict", is_flag=True, default=None, help="Stop at the first line or job that cannot be used."),
+    click.option(
+        "--strict", is_flag=True, default=None, help="Stop at the first line that is skipped or has to be interpreted."
+    ),
+    click.option(
+        "--extra-columns", metavar="RULE", help="Lines of over 18 columns: skip, or ignore the rest [default: skip]."
+    ),
     click.option(
         "--rules", metavar="NAME", help="A named set of rules: default, or oracle (docs/design/semantics.md)."
     ),
@@ -101,7 +104,7 @@ def experiment(given: dict[str, Any]) -> Experiment:
         given["cross_cluster_cost"] = _cost(given["cross_cluster_cost"])
     if "clusters" in given:
         given["clusters"] = _sizes(given["clusters"])
-    for key in ("procs_from", "unusable", "negative_times", "at_limit", "ties", "work", "partition"):
+    for key in ("procs_from", "never_ran", "negative_times", "at_limit", "ties", "work", "partition", "extra_columns"):
         if key in given:
             _check_choice(key, given[key])
     merged = msgspec.to_builtins(base) | RULES.get(rules or "", {}) | given

@@ -1,6 +1,7 @@
 """What a run leaves in a directory: schedules, tables, plots, and the manifest from which it repeats byte for byte."""
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -20,6 +21,7 @@ from cosched.metrics.summary import class_labels, grouped, summarise, user_label
 from cosched.model.time import FOREVER_US, US_PER_S
 from cosched.report import manifest as manifests
 from cosched.report import plots, schedule_file
+from cosched.report.table import STDOUT
 from cosched.workload.calendar import month_labels
 from cosched.workload.schedule import Schedule
 from space_scheduler.machine.events import Event
@@ -52,6 +54,7 @@ class EventLog(AbstractContextManager[Observer | None]):
     """Writes every event with its instructions, a JSON object a line; the same run gives the same bytes.
 
     The file has its name only when the run has ended well: an interrupted one leaves nothing, and an old file stays.
+    ``-`` is standard output.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -63,6 +66,9 @@ class EventLog(AbstractContextManager[Observer | None]):
     def __enter__(self) -> Observer | None:
         if self._path is None:
             return None
+        if self._path == STDOUT:
+            self._file = sys.stdout.buffer
+            return self._write
         special = self._path.exists() and not self._path.is_file()  # a pipe or a terminal: written as it comes
         self._partial = self._path if special else self._path.with_name(f".{self._path.name}.{os.getpid()}.part")
         try:
@@ -82,6 +88,9 @@ class EventLog(AbstractContextManager[Observer | None]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._file is None or self._path is None:
+            return
+        if self._path == STDOUT:
+            self._file.flush()
             return
         self._file.close()
         if self._partial == self._path:

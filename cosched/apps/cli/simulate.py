@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from cosched.apps.cli import show
+from cosched.apps.cli import readings, show
 from cosched.apps.cli.options import experiment as make_experiment
 from cosched.apps.cli.options import settings
 from cosched.apps.cli.outputs import (
@@ -28,7 +28,8 @@ from cosched.errors import BadInput
 from cosched.metrics.summary import grouped, summarise, with_intervals
 from cosched.report import manifest as manifests
 from cosched.report import schedule_file
-from cosched.report.table import console
+from cosched.report.table import STDOUT, console
+from cosched.workload.rules import NeverRan
 from space_scheduler.simulator.experiment import find_log, policy_of, prepare_workload, run
 from space_scheduler.simulator.host import Outcome
 
@@ -39,7 +40,9 @@ from space_scheduler.simulator.host import Outcome
 @settings
 @click.option("--by", type=click.Choice(list(GROUPINGS)), multiple=True, help="Also measures by group.")
 @click.option(
-    "--schedule", type=click.Path(path_type=Path), help="Write starts and ends: .csv, .parquet, .swf, .swf.gz."
+    "--schedule",
+    type=click.Path(path_type=Path),
+    help="Write starts and ends: .csv, .parquet, .swf, .swf.gz; -: print.",
 )
 @click.option(
     "--changes", type=click.Path(path_type=Path), help="Write what each job held from when on: job_id,at_s,processes,…"
@@ -48,7 +51,9 @@ from space_scheduler.simulator.host import Outcome
     "--placements", type=click.Path(path_type=Path), help="Write where components lay: job_id,start,cluster,width."
 )
 @click.option(
-    "--events", type=click.Path(path_type=Path), help="Write every event and decision with its reason, as JSON lines."
+    "--events",
+    type=click.Path(path_type=Path),
+    help="Write every event and decision with its reason, as JSON lines; -: print.",
 )
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="DIR", help="Write schedule, tables, plots and a manifest."
@@ -97,14 +102,20 @@ def command(
         check_directory(out)
     path = find_log(log or experiment.log)
     check_targets((schedule, changes, placements, events), path)
+    piped = STDOUT in (schedule, changes, placements, events)
+    if piped and as_json:
+        raise BadInput("--json", "two outputs on standard output", "a file for one of them")
     if expected:
         manifests.check_inputs(expected, inputs_of(experiment, path), str(repeat))
 
     load = prepare_workload(experiment, path)
+    readings.warn(experiment, load)
     with Progress(f"simulating {load.name}", len(load)) as progress, EventLog(events) as observer:
         outcome = run(experiment, name, load, observer=observer, progress=progress, holdings=changes is not None)
 
     summary = summarise(outcome)
+    wall_s, cpu_s = round(_process_age_s(), 3), round(time.process_time(), 3)
+    both = readings.readings(experiment, name, path, load, summary)
     groups = {what: grouped(outcome, GROUPINGS[what](outcome)) for what in by}
     batches = with_intervals(outcome) if intervals else {}
     _write(outcome, schedule, changes, placements)
@@ -115,8 +126,12 @@ def command(
         document = {
             "policy": label,
             **msgspec.to_builtins(summary),
-            "wall_s": round(_process_age_s(), 3),
-            "cpu_s": round(time.process_time(), 3),
+            "never_ran": experiment.never_ran,
+            "never_ran_jobs": load.never_ran,
+            "mean_bounded_slowdown_all": both[NeverRan.WAIT].mean_bounded_slowdown,
+            "readings": both,
+            "wall_s": wall_s,
+            "cpu_s": cpu_s,
             "procs": load.procs_total,
             "procs_from": load.procs_total_from,
             "skipped": load.skipped,
@@ -129,16 +144,21 @@ def command(
         }
         click.echo(msgspec.json.encode(document))
     else:
-        screen = console()
-        show.summaries({label: summary}, load, show.without_nodes(experiment)).show(screen)
+        screen = console(stderr=piped)
+        shown = {label: summary}
+        if readings.share(load, both) > readings.SHOWN_ABOVE:
+            shown |= {
+                f"{label} (--never-ran {rule})": each for rule, each in both.items() if rule != experiment.never_ran
+            }
+        show.summaries(shown, load, show.without_nodes(experiment)).show(screen)
         if batches:
             show.intervals(batches, len(load)).show(screen)
         for what, rows in groups.items():
             show.groups(what, label, rows).show(screen)
         if expected:
-            click.echo(repetition(expected, differing))
+            click.echo(repetition(expected, differing), err=piped)
         if out:
-            click.echo(f"Written to {out}: see manifest.json for the list.")
+            click.echo(f"Written to {out}: see manifest.json for the list.", err=piped)
     return 1 if differing else 0
 
 

@@ -14,7 +14,7 @@ from cosched.apps.cli.outputs import check_targets
 from cosched.apps.cli.workload_play import play
 from cosched.errors import BadInput
 from cosched.model.time import humanised, us
-from cosched.report.table import Table, console
+from cosched.report.table import STDOUT, Table, console
 from cosched.workload import catalogue, rules, scaling, shapes, stats, swf
 from cosched.workload.generators import registry
 from space_scheduler.simulator.experiment import find_log
@@ -46,7 +46,7 @@ def stats_command(log: str, top: int, as_json: bool, **given: Any) -> None:
     Example: cosched workload stats LANL-CM5-1994-4.1-cln.swf.gz --json
     """
     experiment = make_experiment(given | {"log": log})
-    read = swf.read(find_log(log), strict=experiment.strict)
+    read = swf.read(find_log(log), strict=experiment.strict, extra_columns=experiment.extra_columns)
     found = stats.statistics(read, rules=experiment.input_rules, procs_total=experiment.procs, top_users=top)
     if as_json:
         click.echo(msgspec.json.encode(found))
@@ -110,6 +110,13 @@ def _show_accuracy(accuracy: stats.Accuracy) -> Table:
 @click.option("--factor", type=float, help="Multiply inter-arrival times by this factor.")
 @click.option("--procs", type=click.IntRange(1), help="Processors of the machine, for --load.")
 @click.option("--strict", is_flag=True, help="Stop at the first line that cannot be used.")
+@click.option(
+    "--extra-columns",
+    type=click.Choice([rule.value for rule in swf.ExtraColumns]),
+    default=swf.ExtraColumns.SKIP.value,
+    show_default=True,
+    help="Lines of over 18 columns: skip, or ignore the rest.",
+)
 @click.option("--force", is_flag=True, help="Replace TARGET if it is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def convert_command(
@@ -119,6 +126,7 @@ def convert_command(
     factor: float | None,
     procs: int | None,
     strict: bool,
+    extra_columns: str,
     force: bool,
     as_json: bool,
 ) -> None:
@@ -132,7 +140,7 @@ def convert_command(
     source = find_log(log)
     check_targets((target,), source)
     _check_target(target, force=force)
-    read = swf.read(source, strict=strict)
+    read = swf.read(source, strict=strict, extra_columns=swf.ExtraColumns(extra_columns))
     if strict:
         rules.check_numbers(read)
     if load is not None:
@@ -254,6 +262,8 @@ def _check_target(target: Path, *, force: bool) -> None:
 
 def _check_place(target: Path, *, force: bool) -> None:
     """Refuse a file that cannot be made, and one that is there unless it may be replaced."""
+    if target == STDOUT:
+        raise BadInput("-", "standard output", "a file's name")
     if not target.absolute().parent.is_dir():
         raise BadInput(str(target), f"no directory {target.parent}", "an existing directory")
     if target.is_file() and not force:

@@ -20,7 +20,7 @@ BAD_LINES = {
     "not a number": (LINE.replace(" 60 ", " sixty "), "not_a_number", "small.swf:11"),
     "wider than the machine": (LINE.replace("60 1 -1 -1 1", "60 9 -1 -1 9"), "wider_than_machine", "small.swf:11"),
     "negative submission": (LINE.replace(" 50 ", " -50 "), "negative_time", "small.swf:11"),
-    "negative run time": (LINE.replace(" 60 ", " -60 "), "negative_time", "small.swf:11"),
+    "negative run time": (LINE.replace(" 60 ", " -60 "), "never_ran", "small.swf:11"),
     "negative request": (LINE.replace(" 300 ", " -300 "), "negative_time", "small.swf:11"),
 }
 

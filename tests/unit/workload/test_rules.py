@@ -5,7 +5,7 @@ import pytest
 
 from cosched.errors import BadInput
 from cosched.workload.log import FIELDS, Field, Header, Log
-from cosched.workload.rules import AtLimit, InputRules, NegativeTimes, ProcsFrom, Unusable, Workload, prepare
+from cosched.workload.rules import AtLimit, InputRules, NegativeTimes, NeverRan, ProcsFrom, Workload, prepare
 
 
 def log(*jobs: dict[Field, float], procs: int = 8) -> Log:
@@ -45,7 +45,7 @@ ONLY_REQUESTED = {Field.PROCS_ALLOCATED: -1, Field.PROCS_REQUESTED: 4}
     ],
 )
 def test_size(fields: dict[Field, float], rule: ProcsFrom, procs: int, run_s: int) -> None:
-    found = row(prepare(log(fields), InputRules(procs_from=rule)))
+    found = row(prepare(log(fields), InputRules(procs_from=rule, never_ran=NeverRan.WAIT)))
     assert (found["procs"], found["run_us"]) == (procs, run_s)
 
 
@@ -66,19 +66,46 @@ def test_without_a_request_the_run_time_is_the_estimate() -> None:
     assert load.adjusted == {"no_request_uses_run": 1}
 
 
-def test_an_unusable_job_runs_a_second_or_is_left_out() -> None:
-    unusable = log({Field.RUN_S: 0, Field.PROCS_ALLOCATED: 3}, {})
-    assert row(prepare(unusable)) == {"submit_us": 1, "run_us": 1, "procs": 3, "estimate_us": 1, "request_us": 1}
-    left_out = prepare(unusable, InputRules(unusable=Unusable.SKIP))
-    assert left_out.job_id.tolist() == [2]
-    assert left_out.skipped == {"run_not_positive": 1}
+NEVER_RAN = [
+    {Field.RUN_S: 0, Field.STATUS: 1},
+    {Field.RUN_S: -1, Field.STATUS: 5},
+    {Field.PROCS_ALLOCATED: -1, Field.PROCS_REQUESTED: 0, Field.STATUS: 0},
+]
+
+
+@pytest.mark.parametrize("never", NEVER_RAN)
+def test_job_that_never_ran_is_left_out_or_waits_for_a_second(never: dict[Field, float]) -> None:
+    cancelled_while_it_ran = {Field.STATUS: 5}
+    made = log(never, cancelled_while_it_ran)
+    dropped = prepare(made)
+    assert dropped.job_id.tolist() == [2]
+    assert dropped.skipped == {"never_ran": 1}
+    waits = prepare(made, InputRules(never_ran=NeverRan.WAIT))
+    procs = max(1, int(never.get(Field.PROCS_ALLOCATED, 2)))
+    assert row(waits) == {"submit_us": 1, "run_us": 1, "procs": procs, "estimate_us": 1, "request_us": 1}
+    assert waits.skipped == {}
+    assert dropped.never_ran == waits.never_ran == 1
+
+
+def test_parts_of_an_execution_beside_its_line_are_no_work_of_their_own() -> None:
+    whole = {Field.JOB: 1, Field.STATUS: 1}
+    parts = [{Field.JOB: 1, Field.STATUS: status} for status in (2, 3, 4)]
+    load = prepare(log(whole, *parts, {Field.JOB: 7, Field.STATUS: 3}))
+    assert load.job_id.tolist() == [1, 7]
+    assert load.skipped == {"partial_execution": 3}
+    assert load.adjusted == {"partial_execution_alone": 1}
+
+
+def test_preceding_job_and_think_time_are_counted() -> None:
+    load = prepare(log({}, {Field.PRECEDING_JOB: 1, Field.THINK_S: 60}, {Field.PRECEDING_JOB: 2, Field.THINK_S: 0}))
+    assert load.adjusted == {"preceding_job_ignored": 2, "think_time_ignored": 1}
 
 
 def test_negative_times() -> None:
-    never_ran = {Field.SUBMIT_S: -1, Field.RUN_S: -1}
-    assert prepare(log(never_ran, {})).skipped == {"negative_time": 1}
-    lenient = InputRules(negative_times=NegativeTimes.UNKNOWN)
-    assert row(prepare(log(never_ran, {}), lenient))["submit_us"] == 1
+    never_ran = log({Field.SUBMIT_S: -1, Field.RUN_S: -1}, {})
+    assert prepare(never_ran, InputRules(never_ran=NeverRan.WAIT)).skipped == {"negative_time": 1}
+    lenient = InputRules(never_ran=NeverRan.WAIT, negative_times=NegativeTimes.UNKNOWN)
+    assert row(prepare(never_ran, lenient))["submit_us"] == 1
     assert prepare(log({Field.SUBMIT_S: -5}, {}), lenient).skipped == {"negative_time": 1}  # it ran: when, nobody knows
 
 
@@ -91,6 +118,47 @@ def test_out_of_order_is_sorted_and_ties_keep_the_file_order() -> None:
 def test_strict_names_the_first_bad_job_of_the_file() -> None:
     with pytest.raises(BadInput, match=r"job 2: wider than the machine's 8 processors"):
         prepare(log({}, {Field.PROCS_ALLOCATED: 9}, {Field.SUBMIT_S: -7}), strict=True)
+
+
+@pytest.mark.parametrize(
+    "interpreted",
+    [
+        *NEVER_RAN,
+        {Field.RUN_S: 90},
+        {Field.REQUEST_S: -1},
+        BOTH,
+        {Field.PRECEDING_JOB: 1},
+        {Field.THINK_S: 60},
+        {Field.STATUS: 3},
+        {Field.JOB: 1},
+        {Field.JOB: -1},
+        {Field.SUBMIT_S: -1},
+        {Field.PROCS_ALLOCATED: 9},
+    ],
+)
+@pytest.mark.parametrize("rule", NeverRan)
+def test_strict_stops_at_the_first_line_that_is_skipped_or_counted(
+    interpreted: dict[Field, float], rule: NeverRan
+) -> None:
+    made, rules = log({}, {}, interpreted, {Field.RUN_S: 0}), InputRules(never_ran=rule)
+    told = prepare(made, rules)
+    assert sum(told.skipped.values()) + sum(told.adjusted.values()) >= 1 + (interpreted.get(Field.JOB) != -1)
+    with pytest.raises(BadInput, match=rf"job {int(interpreted.get(Field.JOB, 3))}: "):
+        prepare(made, rules, strict=True)
+
+
+def test_strict_stops_at_a_line_out_of_order() -> None:
+    with pytest.raises(BadInput, match="job 2: a submission before that of an earlier line"):
+        prepare(log({Field.SUBMIT_S: 30}, {Field.SUBMIT_S: 5}), strict=True)
+
+
+def test_size_with_a_unit_in_the_header_is_no_size() -> None:
+    made = Log(Header({"MaxProcs": "10k"}), log(BOTH).rows, "made.swf")
+    load = prepare(made)
+    assert (load.procs_total, load.guessed) == (4, True)
+    assert "MaxProcs: '10k' is no size" in load.procs_total_from
+    with pytest.raises(BadInput, match="a whole number"):
+        prepare(made, strict=True)
 
 
 def test_the_machine_is_given_or_read_or_the_widest_job() -> None:

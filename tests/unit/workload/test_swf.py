@@ -137,6 +137,15 @@ def test_a_malformed_line_is_skipped_and_counted_or_stops_a_strict_reading(
     assert expected in told
 
 
+@pytest.mark.parametrize("more", ["7 8 9", "x"])
+def test_extra_columns_are_ignored_when_asked(tmp_path: Path, more: str) -> None:
+    path = save(tmp_path, f"{GOOD} {more}\n{LATER} {more}\n1 2 3\n")
+    assert "the first of more with --extra-columns ignore" in message(path)
+    log = swf.read(path, extra_columns=swf.ExtraColumns.IGNORE)
+    assert log.rows.tolist() == [[float(word) for word in text.split()] for text in (GOOD, LATER)]
+    assert log.skipped == {"wrong_field_count": 1}
+
+
 def test_numbers_a_log_may_hold_are_kept_exactly(tmp_path: Path) -> None:
     log = swf.read(save(tmp_path, line(job=2**53, cpu_time_s="489.25", memory_kb="1.5", submit_s="1e12")))
     assert log.column(Field.JOB)[0] == 2**53
@@ -172,15 +181,16 @@ def _line(draw: st.DrawFn) -> str:
     return draw(st.sampled_from([body] * 6 + ["", "  ", "; Key: value", ";", "\t; x"]))
 
 
-@given(st.lists(_line(), max_size=6), st.sampled_from(["\n", "\r\n", "\r"]), st.booleans())
-@example([GOOD.replace("60", "1_0")], "\n", True)
-@example([GOOD.replace("60", "nan"), GOOD], "\n", True)
-@example([" ".join(GOOD.split()[:17])] * 3, "\n", True)
-@example([GOOD.replace(" ", "\x1c")], "\n", False)
-def test_the_fast_path_agrees_with_the_tolerant_one(lines: list[str], newline: str, last: bool) -> None:
+@given(st.lists(_line(), max_size=6), st.sampled_from(["\n", "\r\n", "\r"]), st.booleans(), st.booleans())
+@example([GOOD.replace("60", "1_0")], "\n", True, False)
+@example([GOOD.replace("60", "nan"), GOOD], "\n", True, False)
+@example([" ".join(GOOD.split()[:17])] * 3, "\n", True, False)
+@example([GOOD.replace(" ", "\x1c")], "\n", False, False)
+@example([f"{GOOD} 1 2 3", f"{GOOD} x"], "\n", True, True)
+def test_the_fast_path_agrees_with_the_tolerant_one(lines: list[str], newline: str, last: bool, cut: bool) -> None:
     data = (newline.join(lines) + newline * last).encode("latin-1", "replace")
-    fast = swf._read_fast(data, "x")
-    tolerant = swf._read_tolerant(data, "x", strict=False)
+    fast = swf._read_fast(data, "x", cut=cut)
+    tolerant = swf._read_tolerant(data, "x", strict=False, cut=cut)
     if fast is None:
         assert tolerant.skipped or not len(tolerant), "the fast path gave up on a file without a fault"
         return

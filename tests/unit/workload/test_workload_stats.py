@@ -10,9 +10,10 @@ import pytest
 from cosched.errors import BadInput
 from cosched.workload import swf
 from cosched.workload.log import FIELDS, Field, Header, Log
-from cosched.workload.rules import InputRules, Unusable
+from cosched.workload.rules import InputRules, NeverRan
 from cosched.workload.stats import LogStatistics, UserShare, accuracy, statistics
 
+WAIT = InputRules(never_ran=NeverRan.WAIT)
 KTH_MONTHS = (94, 2405, 1984, 2308, 2931, 2924, 2081, 2861, 4075, 2703, 2183, 1927)
 
 
@@ -27,7 +28,7 @@ FOUR = [(100, 50, 4, 100, 1), (150, 100, 1, 100, 2), (200, 30, 8, 20, 1), (300, 
 
 
 def test_a_small_log_by_hand() -> None:
-    told = statistics(log(*FOUR, MaxProcs="10", UnixStartTime="0"))
+    told = statistics(log(*FOUR, MaxProcs="10", UnixStartTime="0"), rules=WAIT)
     assert (told.name, told.jobs, told.procs_total, told.procs_total_from) == ("small", 4, 10, "MaxProcs in the header")
     assert told.span_s == 200
     assert told.offered_load == pytest.approx((50 * 4 + 100 + 20 * 8 + 1 * 3) / (10 * 200)), (
@@ -69,9 +70,9 @@ def test_what_a_log_does_not_tell_is_none_or_said() -> None:
 
 
 def test_rules_and_machine_are_the_callers() -> None:
-    told = statistics(log(*FOUR, MaxProcs="10"), rules=InputRules(unusable=Unusable.SKIP), procs_total=5, top_users=1)
+    told = statistics(log(*FOUR, MaxProcs="10"), rules=InputRules(), procs_total=5, top_users=1)
     assert (told.jobs, told.procs_total, told.procs_total_from) == (2, 5, "given")
-    assert told.skipped == {"wrong_field_count": 2, "wider_than_machine": 1, "run_not_positive": 1}
+    assert told.skipped == {"wrong_field_count": 2, "never_ran": 1, "wider_than_machine": 1}
     assert [share.user for share in told.top_users] == [1]
     with pytest.raises(BadInput, match=r"small: no job is left .*wider_than_machine 4"):
         statistics(log(*((0, 5, 9, 9, 1) for _ in range(4))), procs_total=3)
@@ -89,7 +90,7 @@ def test_statistics_travel_as_json() -> None:
 
 @pytest.mark.log("KTH-SP2-1996-2.1-cln")
 def test_the_kth_log(log_path: Path) -> None:
-    told = statistics(swf.read(log_path, strict=True))
+    told = statistics(swf.read(log_path, strict=True), rules=WAIT)
     assert tuple(told.months.values()) == KTH_MONTHS
     assert list(told.months)[::11] == ["1996-09", "1997-08"]
     assert told.months_by == "Europe/Stockholm, standard time"

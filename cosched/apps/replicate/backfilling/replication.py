@@ -19,11 +19,10 @@ from cosched.apps.replicate.backfilling import (
     table2_subsets,
     table3,
 )
-from cosched.apps.replicate.backfilling.setup import FULL, QUICK, Scale, Setup, read
+from cosched.apps.replicate.backfilling.setup import FULL, QUICK, RULES, Scale, Setup, read
 from cosched.apps.replicate.papers import TITLES, Request
 from cosched.apps.replicate.pool import Begin, Call, carry_out
 from cosched.apps.replicate.result import Result
-from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
 from cosched.metrics.summary import BOUND_S
 from cosched.workload import catalogue
@@ -76,8 +75,8 @@ def replicate_at(scale: Scale, request: Request, begin: Begin) -> Result:
 
 def _configuration(setup: Setup, request: Request) -> dict[str, Any]:
     """Everything that decides the outcome."""
-    rules = msgspec.to_builtins(Experiment())
-    used = ("ties", "procs_from", "unusable", "negative_times", "at_limit", "launch_delay")
+    rules = msgspec.to_builtins(RULES)
+    used = ("ties", "procs_from", "never_ran", "negative_times", "at_limit", "launch_delay")
     return {
         "log": setup.load.name,
         "quick": request.quick,

@@ -15,9 +15,11 @@ from cosched.model.time import US_PER_S
 from cosched.workload import catalogue, swf
 from cosched.workload.calendar import month_labels
 from cosched.workload.log import Log
-from cosched.workload.rules import Workload
+from cosched.workload.rules import NeverRan, Workload
 from space_scheduler.simulator.experiment import find_log, prepare_workload
 
+#: The paper's tables count all jobs of a log, those that never ran among them.
+RULES: Final = Experiment(never_ran=NeverRan.WAIT)
 _WEEK_US: Final = 7 * 86_400 * US_PER_S
 
 
@@ -73,7 +75,7 @@ class Setup:
 def read(given: str | None, scale: Scale) -> Setup:
     """Read the log, which is the paper's unless another one is given. Raises :class:`BadInput` with the remedy."""
     path = required_log(given, paper.LOG)
-    return Setup(path, swf.read(path), prepare_workload(Experiment(), path), scale)
+    return Setup(path, swf.read(path), prepare_workload(RULES, path), scale)
 
 
 def required_log(given: str | None, name: str) -> Path:

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from cosched.apps.replicate.backfilling.runs import CONSERVATIVE, EASY
+from cosched.apps.replicate.backfilling.setup import RULES
 from cosched.apps.replicate.pool import Call
 from cosched.apps.replicate.result import Result
-from cosched.config.experiment import Experiment
 from cosched.metrics.summary import grouped, per_job
 from cosched.report.table import Table
 from cosched.workload import catalogue
@@ -38,7 +39,7 @@ class Monthly:
 
 def simulate_size(path: Path, procs: int, policy: str) -> Monthly:
     """The log on a machine of that size."""
-    experiment = Experiment(procs=procs, estimates="exact")
+    experiment = msgspec.structs.replace(RULES, procs=procs, estimates="exact")
     load = prepare_workload(experiment, path)
     schedule = run(experiment, policy, load)
     labels = (

@@ -29,6 +29,11 @@ from cosched.report.table import console
 @click.option("--experiments", metavar="LIST", help="With --real: only these, such as coscheduling,policies.")
 @click.option("--length", type=click.IntRange(2, 10_000), help="With --real, adaptive and bfm: jobs of a workload.")
 @click.option("--scale", type=float, help="With --real, adaptive and bfm: seconds of ours for one of the paper's.")
+@click.option(
+    "--owners",
+    type=click.Choice(["stay", "sessions"]),
+    help="Of cisne, simulated: owners stay throughout, or come and go [default: stay].",
+)
 @click.option("--add", is_flag=True, help="With --real: add to the trials of --out; with --seeds 0 only judge them.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
@@ -42,6 +47,7 @@ def command(
     experiments: str | None,
     length: int | None,
     scale: float | None,
+    owners: str | None,
     add: bool,
     as_json: bool,
 ) -> None:
@@ -66,6 +72,8 @@ def command(
     if not real and (add or seeds == 0 or any(each is not None for each in (experiments, length, scale))):
         told = "--seeds" if seeds == 0 else "--add, --experiments, --length, --scale"
         raise BadInput(told, "without --real", "--real")
+    if owners and (real or paper != "cisne"):
+        raise BadInput("--owners", f"with {'--real' if real else paper}", "cisne, simulated")
     if out and not add:
         check_directory(out)
     if real and (paper == "cisne" or paper in reshaped_real.EXPERIMENTS):
@@ -73,7 +81,10 @@ def command(
             raise BadInput("--quick" if quick else "LOG", "with --real", "--seeds and --experiments")
         found = _real(paper, seeds, out, add=add, experiments=experiments, length=length, scale=scale)
     else:
-        found = replicate(Request(paper=paper, log=log, quick=quick, seeds=seeds, workers=jobs, real=real), Progress)
+        asked = Request(
+            paper=paper, log=log, quick=quick, seeds=seeds, workers=jobs, real=real, owners=owners or "stay"
+        )
+        found = replicate(asked, Progress)
     if out:
         results.write(found, out)
     if as_json:

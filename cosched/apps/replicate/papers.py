@@ -29,7 +29,10 @@ TITLES: Final[dict[str, str]] = {
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for. ``seeds`` None stands for the paper's own number, ``log`` None for the log the paper used."""
+    """What is asked for. ``seeds`` None stands for the paper's own number, ``log`` None for the log the paper used.
+
+    ``owners``: of CISNE's desks, "stay" from beginning to end, or "sessions" (``cisne.setup.STAYS``).
+    """
 
     paper: str
     log: str | None = None
@@ -37,6 +40,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     seeds: int | None = None
     workers: int = 2
     real: bool = False
+    owners: str = "stay"
 
 
 def replicate(request: Request, begin: Begin) -> Result:

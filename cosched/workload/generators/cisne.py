@@ -9,9 +9,9 @@ What the paper leaves open is reconstructed, and is a parameter where it matters
 - Quantities are uniform between their bounds. Memory and execution time of a job are drawn together (``coupled``): a
   larger problem needs more of both. Sizes are equally likely, and independent of the program.
 - The table's memory and CPU are taken as one task's.
-- SIT and DIT. Arrivals are ``ratio`` times the mean execution time apart, on average. DIT, "of the same order", is 1.
-  SIT is only said to be "shorter"; it was set to 0.2 before any policy was run on it: at one half there is not enough
-  waiting for any policy to be 35 % better than another, below 0.2 to 0.3 there can be.
+- SIT and DIT, *simple* and *double* inter-arrival time. Arrivals are ``ratio`` times the mean execution time apart, on
+  average. SIT is only said to be "shorter"; it was set to 0.2 before any policy was run on it: at one half there is not
+  enough waiting for any policy to be 35 % better than another, below 0.2 to 0.3 there can be. DIT is twice that.
 - CG and IS, which leave a third of a CPU unused, are the communicating ones, MG and BT the computing ones.
 
 In the log, the CPU share of a task is its CPU time over its run time, its memory stands under used and requested (per
@@ -29,7 +29,7 @@ from cosched.workload.log import Field
 _KB_PER_MB: Final = 1024
 #: The mean time between arrivals as a multiple of the mean execution time, for the paper's two workloads.
 SIT: Final = 0.2
-DIT: Final = 1.0
+DIT: Final = 2 * SIT
 SIZES: Final = (2, 4, 8)
 
 

@@ -58,6 +58,33 @@ def test_the_workload_is_table_1s() -> None:
     assert (setup.workload(0.2, 3, estimate="factor:3").estimate_us > load.run_us).any()
 
 
+def test_dit_is_the_double_of_sit() -> None:
+    """SIT and DIT are simple and double inter-arrival time: the same jobs, twice as far apart."""
+    sit, dit = (setup.workload(setup.WORKLOADS[name], 5) for name in ("SIT", "DIT"))
+    assert dit.submit_us == pytest.approx(2 * sit.submit_us, abs=2)
+    assert (sit.run_us == dit.run_us).all()
+    assert [round(setup.load(setup.WORKLOADS[name]), 2) for name in ("SIT", "DIT")] == [1.46, 0.73]
+
+
+def test_owners_in_sessions_are_at_a_quarter_of_the_desks_on_average() -> None:
+    there, node_us = dict[str, int](), 0
+    owners = setup.site(1, Sharing(), owners="sessions").owners
+    assert [at_us for at_us, _, _ in owners] == sorted(at_us for at_us, _, _ in owners)
+    for at_us, name, owner in owners:
+        if owner is not None:
+            assert name not in there
+            there[name] = at_us
+        else:
+            node_us += at_us - there.pop(name)
+    last_us = owners[-1][0]
+    node_us += sum(last_us - since_us for since_us in there.values())
+    assert node_us / last_us == pytest.approx(setup.OWNED_NODES, rel=0.35)
+    assert len({name for _, name, _ in owners}) == setup.NODES
+    stay, sessions = (setup.simulated("basic", 0.4, 1, Sharing(), owners=each) for each in ("stay", "sessions"))
+    assert (stay.workload.submit_us == sessions.workload.submit_us).all()
+    assert (stay.end_us != sessions.end_us).any()
+
+
 def test_seeds_differ_and_policies_meet_the_same_jobs() -> None:
     assert (setup.workload(0.2, 1).submit_us != setup.workload(0.2, 2).submit_us).any()
     one, again = (setup.simulated("normal", 0.2, 1, Sharing(Mode.CCS)) for _ in range(2))

@@ -56,13 +56,13 @@ def replicate_at(scale: Scale, request: Request, begin: Begin) -> Result:
         for policy in POLICIES
     ]
     calls = [
-        Call(setup.measured, (policy, ratio, seed, sharing[mode]), 1 / ratio)
+        Call(setup.measured, (policy, ratio, seed, sharing[mode], request.owners), 1 / ratio)
         for mode, ratio, policy, seeds in cells
         for seed in range(1, seeds + 1)
     ]
     free = [(ratio, policy) for ratio in WORKLOADS.values() for policy in POLICIES]
     calls += [
-        Call(setup.measured, (policy, ratio, seed, Sharing(Mode.CCS)), 1 / ratio)
+        Call(setup.measured, (policy, ratio, seed, Sharing(Mode.CCS), request.owners), 1 / ratio)
         for ratio, policy in free
         for seed in range(1, scale.seeds + 1)
     ]
@@ -79,7 +79,7 @@ def replicate_at(scale: Scale, request: Request, begin: Begin) -> Result:
     _costless(runs, costless, result)
     if scale.sweep:
         _sweep(scale, runs, result)
-    result.notes += _notes(measured)
+    result.notes += _notes(measured, request.owners)
     return result
 
 
@@ -149,7 +149,7 @@ def _sweep(scale: Scale, runs: Runs, result: Result) -> None:
     """How the main quantities depend on what the paper does not say: the ratio that makes a workload SIT."""
     table = Table(
         "Against Basic under CCS, relative differences, by the ratio of inter-arrival to execution time",
-        ["ratio", "policy", "turnaround", "makespan", "execution", "best turnaround"],
+        ["ratio", "load", "policy", "turnaround", "makespan", "execution", "best turnaround"],
     )
     for ratio in scale.sweep:
         means = {policy: runs[Mode.CCS, ratio, policy][: scale.sweep_seeds].mean(axis=0) for policy in POLICIES}
@@ -157,7 +157,7 @@ def _sweep(scale: Scale, runs: Runs, result: Result) -> None:
         for policy in POLICIES:
             relative = means[policy] / means["basic"] - 1
             kept = (float(relative[_AT[what]]) for what in ("turnaround_s", "makespan_s", "execution_s"))
-            table.add(ratio, policy, *kept, policy == best)
+            table.add(ratio, setup.load(ratio), policy, *kept, policy == best)
     table.notes.append(f"{scale.sweep_seeds} seeds for each row; SIT is {WORKLOADS['SIT']}, DIT {WORKLOADS['DIT']}")
     result.tables["sweep"] = table
     result.plots["sweep"] = Plot(lambda axes: figures.sweep(axes, table), (8.0, 4.5))
@@ -169,9 +169,16 @@ def _configuration(scale: Scale, measured: coefficients.Coefficients, request: R
         "scale": msgspec.to_builtins(scale),
         "seeds": f"1 to {scale.seeds}",
         "policies": list(POLICIES),
-        "workloads": {name: {"jobs": setup.JOBS, "ratio": ratio} for name, ratio in WORKLOADS.items()},
+        "workloads": {
+            name: {"jobs": setup.JOBS, "ratio": ratio, "load": round(setup.load(ratio), 4)}
+            for name, ratio in WORKLOADS.items()
+        },
         "nodes": {"count": setup.NODES, "memory_bytes": setup.MEMORY_BYTES, "cpus": 1, "mpl": setup.MPL},
-        "owners": {"nodes": setup.OWNED_NODES, "kinds": {name: list(each) for name, each in setup.OWNERS.items()}},
+        "owners": {
+            "there": request.owners,
+            "nodes": setup.OWNED_NODES,
+            "kinds": {name: list(each) for name, each in setup.OWNERS.items()},
+        },
         "contract_permille": round(1000 * setup.CONTRACT.cpu_ratio),
         "estimates": "exact",
         "time_sharing": [str(mode) for mode in TIME_SHARING],
@@ -179,11 +186,14 @@ def _configuration(scale: Scale, measured: coefficients.Coefficients, request: R
     }
 
 
-def _notes(measured: coefficients.Coefficients) -> list[str]:
+def _notes(measured: coefficients.Coefficients, owners: str) -> list[str]:
+    loads = ", ".join(f"{name} {setup.load(ratio):.0%}" for name, ratio in WORKLOADS.items())
+    there = "stay for the whole run" if owners == "stay" else "come and go, at a quarter of the desks on average"
     return [
         "Open in the paper, chosen here before any policy was run: SIT is an inter-arrival time of 0.2 mean execution "
-        "times, DIT of 1; memory and CPU of Table 1 are each task's; estimates are exact; quantities are uniform "
-        "between their bounds; owners stay for the whole run. Of its policies: docs/replications/cisne.md.",
+        f"times, DIT, the paper's double of it, of 0.4 (load: {loads}); memory and CPU of Table 1 are each task's; "
+        f"estimates are exact; quantities are uniform between their bounds; owners {there} (--owners). Of its "
+        "policies: docs/replications/cisne.md.",
         f"Costs of sharing: {measured.how}, {measured.made}, on {measured.machine}. They decide how one time-sharing "
         "model compares with another, and how much longer jobs take that share nodes.",
         "Not simulated: latency at the desk (Fig. 10). With 90 jobs there is no steady state, in the paper neither: "

@@ -5,6 +5,7 @@ are XWindows users, the others Internet users; a social contract that leaves par
 them and everything elsewhere; 90 jobs. What the paper leaves open is in ``docs/replications/cisne.md``.
 """
 
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -17,7 +18,7 @@ from cosched.model.node import Node, Owner
 from cosched.model.time import US_PER_S
 from cosched.workload import estimates
 from cosched.workload.generators import registry
-from cosched.workload.generators.cisne import DIT, PROGRAMS, SIT
+from cosched.workload.generators.cisne import DIT, PROGRAMS, SIT, SIZES
 from cosched.workload.log import Log
 from cosched.workload.rules import InputRules, TaskRules, Workload, prepare
 from space_scheduler.plugins import resolve
@@ -38,6 +39,11 @@ TIME_SHARING: Final = (Mode.NONE, Mode.CCS)
 #: Who sits at a desk: how likely, thousandths of a CPU, part of the memory (section 4).
 OWNERS: Final = {"XWindows": (0.65, 150, 0.35), "Internet": (0.35, 200, 0.60)}
 OWNED_NODES: Final = NODES // 4
+#: Readings of how long they stay: from beginning to end, or in sessions at any desk, a quarter of the time at each.
+STAYS: Final = ("stay", "sessions")
+#: The mean of a session's length, which is exponential, as the time until the next one is; and until when they come.
+_SESSION_S: Final = 1200.0
+_SESSIONS_UNTIL_S: Final = 50_000.0
 
 
 class Scale(msgspec.Struct, frozen=True):
@@ -48,7 +54,7 @@ class Scale(msgspec.Struct, frozen=True):
     sweep_seeds: int
 
 
-FULL: Final = Scale(30, (0.1, 0.2, 0.3, 0.5, 0.7, 1.0), 10)
+FULL: Final = Scale(30, (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0), 10)
 QUICK: Final = Scale(3, (), 0)
 
 
@@ -74,15 +80,35 @@ def workload(ratio: float, seed: int, *, estimate: str = "exact", jobs: int = JO
     return estimates.with_estimates(load, estimates.parse(estimate), np.random.default_rng(seed))
 
 
-def site(seed: int, sharing: Sharing, *, count: int = NODES) -> Site:
-    """The cluster, with the owners of a seed at the desks of a quarter of it from beginning to end."""
+def load(ratio: float) -> float:
+    """Work that comes, as a part of what the nodes can do meanwhile: tasks × execution / (nodes × inter-arrival)."""
+    return sum(SIZES) / len(SIZES) / (NODES * ratio)
+
+
+def site(seed: int, sharing: Sharing, *, count: int = NODES, owners: str = "stay") -> Site:
+    """The cluster, with the owners of a seed at the desks of a quarter of it, by one of :data:`STAYS`."""
     desks = nodes(count)
     rng = np.random.default_rng((seed, count))
-    owners = []
-    for at in rng.choice(count, count * OWNED_NODES // NODES, replace=False):
-        name = "XWindows" if rng.random() < OWNERS["XWindows"][0] else "Internet"
-        owners.append((0, desks[at].name, owner(name)))
-    return Site(desks, owners, sharing)
+    if owners == "sessions":
+        return Site(desks, sorted(_sessions(desks, rng), key=lambda each: each[0]), sharing)
+    drawn = rng.choice(count, count * OWNED_NODES // NODES, replace=False)
+    return Site(desks, [(0, desks[at].name, owner(_kind(rng))) for at in drawn], sharing)
+
+
+def _sessions(desks: Sequence[Node], rng: np.random.Generator) -> Iterator[tuple[int, str, Owner | None]]:
+    """Owners who come to each desk and leave it, on average at so many desks as those who stay."""
+    mean_away_s = _SESSION_S * (NODES - OWNED_NODES) / OWNED_NODES
+    for desk in desks:
+        there, at_s = rng.random() < OWNED_NODES / NODES, 0.0
+        while at_s < _SESSIONS_UNTIL_S:
+            if there or at_s:
+                yield round(at_s * US_PER_S), desk.name, owner(_kind(rng)) if there else None
+            at_s += rng.exponential(_SESSION_S if there else mean_away_s)
+            there = not there
+
+
+def _kind(rng: np.random.Generator) -> str:
+    return "XWindows" if rng.random() < OWNERS["XWindows"][0] else "Internet"
 
 
 def nodes(count: int = NODES) -> list[Node]:
@@ -96,14 +122,17 @@ def owner(kind: str) -> Owner:
     return Owner(cpu_permille, round(memory_part * MEMORY_BYTES))
 
 
-def simulated(policy: str, ratio: float, seed: int, sharing: Sharing, estimate: str = "exact") -> Outcome:
+def simulated(
+    policy: str, ratio: float, seed: int, sharing: Sharing, estimate: str = "exact", owners: str = "stay"
+) -> Outcome:
     """One workload under one policy."""
-    return simulate(workload(ratio, seed, estimate=estimate), resolve(policy), site=site(seed, sharing))
+    found = site(seed, sharing, owners=owners)
+    return simulate(workload(ratio, seed, estimate=estimate), resolve(policy), site=found)
 
 
-def measured(policy: str, ratio: float, seed: int, sharing: Sharing, estimate: str = "exact") -> Measured:
-    """What came out of it."""
-    return of(simulated(policy, ratio, seed, sharing, estimate))
+def measured(policy: str, ratio: float, seed: int, sharing: Sharing, owners: str = "stay") -> Measured:
+    """What came out of it, estimates exact."""
+    return of(simulated(policy, ratio, seed, sharing, owners=owners))
 
 
 def of(found: Outcome) -> Measured:

@@ -12,9 +12,10 @@ next to nothing, because a node's steps are a value that copies share.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from operator import itemgetter
+from types import MappingProxyType
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
@@ -32,22 +33,39 @@ _time = itemgetter(0)
 class NodeProfile:
     """Room on named nodes over time. Intervals are half-open."""
 
-    __slots__ = ("_falling", "_index", "_room", "_stays", "_steps", "_worst")
+    __slots__ = ("_falling", "_index", "_opens", "_room", "_stays", "_steps", "_worst")
 
     def __init__(self, now_us: int, room: Room) -> None:
         self._room = room  # for its nodes and rules
         self._index = {name: i for i, name in enumerate(room.names)}
         both = zip(room.procs, room.memory_bytes, strict=True)
         self._steps: list[Steps] = [((now_us, procs, memory_bytes),) for procs, memory_bytes in both]
+        self._opens: set[int] = set()  # when nodes come into service
         self._falling: set[int] = set()  # nodes that may have less later: all others are at their worst at once
         self._worst: dict[tuple[int, int], Room] = {}  # what throughout() has found; empty again after a change
         self._stays: list[Stays] | None = [()] * len(room.names) if room.place.looks_at_company else None
 
     @classmethod
-    def of_running(cls, now_us: int, room: Room, held: Iterable[tuple[int, Job, Allocation]]) -> "NodeProfile":
-        """The profile of what runs; ``held``: (predicted end, job, what it holds) in order of time, all after now."""
+    def of_running(
+        cls,
+        now_us: int,
+        room: Room,
+        held: Iterable[tuple[int, Job, Allocation]],
+        opens: Mapping[str, int] = MappingProxyType({}),
+    ) -> "NodeProfile":
+        """The profile of what runs; ``held``: (predicted end, job, what it holds) in order of time, all after now.
+
+        ``opens``: nodes of the room that have nothing before that time, after now. Jobs there stand still until then,
+        on their other nodes too, and have as much left as now.
+        """
         profile = cls(now_us, room)
         steps = profile._steps
+        for name, opens_us in opens.items():
+            at = profile._index[name]
+            steps[at] = ((now_us, 0, 0), (opens_us, *steps[at][0][1:]))
+            profile._opens.add(opens_us)
+        if opens:
+            held = sorted(((_ends_us(now_us, *each, opens), *each[1:]) for each in held), key=_time)
         for end_us, job, allocation in held:
             for share in allocation.nodes:
                 if (i := profile._index.get(share.node)) is not None:
@@ -62,7 +80,7 @@ class NodeProfile:
     def copy(self) -> "NodeProfile":
         """An independent copy, for planning."""
         other = NodeProfile.__new__(NodeProfile)
-        other._room, other._index = self._room, self._index
+        other._room, other._index, other._opens = self._room, self._index, self._opens
         other._steps, other._falling, other._worst = self._steps.copy(), self._falling.copy(), self._worst.copy()
         other._stays = None if self._stays is None else self._stays.copy()
         return other
@@ -116,6 +134,7 @@ class NodeProfile:
 
     def _earliest_beside(self, stays: list[Stays], job: Job, after_us: int) -> tuple[int, Allocation] | None:
         changes = {at_us for each in stays for from_us, until_us, _ in each for at_us in (from_us, until_us)}
+        changes |= self._opens
         for start_us in (after_us, *sorted(at_us for at_us in changes if at_us > after_us)):
             if allocation := self.placed(job, start_us):
                 return start_us, allocation
@@ -152,6 +171,11 @@ class NodeProfile:
                     stay = (start_us, end_us, resident(job, share.tasks))
                     self._stays[i] = others if sign > 0 else (*others, stay)
         self._worst = {}
+
+
+def _ends_us(now_us: int, end_us: int, job: Job, allocation: Allocation, opens: Mapping[str, int]) -> int:
+    """The predicted end of a job that stands still while one of its nodes is closed."""
+    return end_us + max(opens.get(share.node, now_us) for share in allocation.nodes) - now_us
 
 
 def _worst(steps: Steps, start_us: int, end_us: int) -> tuple[int, int, int]:

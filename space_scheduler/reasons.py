@@ -34,6 +34,7 @@ class Why(StrEnum):
     AVOIDS_NODES = "would fit with the nodes on which its launch has failed, and is not put there again"
     NOT_TAKEN = "would fit with nodes whose owners do not take this user's jobs"
     NODES_AWAY = "can start only when nodes come back: lost or drained ones are needed"
+    NODES_CLOSED = "can start only when nodes open again that are closed at this hour"
     OWNERS_THERE = (
         "can start only when owners leave or come: beside those at their desks now not even empty nodes have a place"
     )

@@ -27,6 +27,7 @@ class ContractReason(StrEnum):
     NO_GUARD = "no_guard"  # not known: the guard does not answer
     AGENT_SILENT = "agent_silent"  # the agent is not heard; its guard has armed, if it is there
     ASLEEP = "asleep"  # the machine is suspended
+    CLOSED = "closed"  # nothing runs: by its owner's hours. Not sent: agents say that it is paused, and when it opens
 
 
 #: Those that tell whether somebody is at the desk. To others than operators they are one.
@@ -88,6 +89,7 @@ class DeskReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``pauses``: how often parallel work was paused since the guard started. ``pressure``, ``wakeups``: None where they
     cannot be had, or are not wanted. ``wakeable``: with the last report before a sleep; None: it is not to be woken.
+    ``opens_s``: it is paused for the hour alone, by its owner's hours, which begin again in so many seconds.
     """
 
     reason: ContractReason
@@ -96,3 +98,4 @@ class DeskReport(msgspec.Struct, frozen=True, omit_defaults=True):
     pressure: Pressure | None = None
     wakeups: Wakeups | None = None
     wakeable: Wakeable | None = None
+    opens_s: Seconds | None = None

@@ -32,7 +32,10 @@ def _queue_stuck(pace: Pace) -> str:
     waiting = f'sum without (state) ({jobs}{{state="queued"}}) > 0'
     holding = f'sum without (state) ({jobs}{{state=~"starting|running|ending"}}) == 0'
     started = f'sum without (kind, reason) (increase({decided}{{kind="Start"}}[{window}])) == 0'
-    return f"{waiting} and {holding} and {started}"
+    nodes = series.NODES.name
+    closed = f'sum without (state) ({nodes}{{state="closed"}}) > 0'
+    none_open = f'sum without (state) ({nodes}{{state=~"up|draining"}}) == 0'
+    return f"{waiting} and {holding} and {started} unless ({closed} and {none_open})"
 
 
 def _burnt(rate: float, long: str, short: str) -> str:

@@ -43,7 +43,7 @@ class Series(msgspec.Struct, frozen=True):
         return [each.name for each in self.labels]
 
 
-NODE_STATES: Final = ("up", "draining", "drained", "lost", "asleep", "unknown")
+NODE_STATES: Final = ("up", "draining", "drained", "closed", "lost", "asleep", "unknown")
 AVAILABILITIES: Final = tuple(each.value for each in Availability)
 #: What the kernel tells the pressure of.
 RESOURCES: Final = ("cpu", "memory", "io")
@@ -160,7 +160,11 @@ CLUSTER_AVAILABLE: Final = _gauge(
 )
 NODE_GUARD_UP: Final = _gauge("cosched_node_guard_up", "1 where the guard answers its agent.", _NODE)
 NODE_WITHOUT_GUARD: Final = _gauge("cosched_node_without_guard", "1 where the guard does not answer.", _NODE)
-NODE_PAUSED: Final = _gauge("cosched_node_paused", "1 where parallel work is paused by the owner's word.", _NODE)
+NODE_PAUSED: Final = _gauge(
+    "cosched_node_paused",
+    "1 where parallel work is paused by the owner's word; not where it is closed by hours.",
+    _NODE,
+)
 NODE_STALLED_JOBS: Final = _gauge(
     "cosched_node_stalled_jobs", "Jobs whose processes cannot be ended there: a file system does not answer.", _NODE
 )

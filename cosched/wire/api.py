@@ -259,7 +259,7 @@ class JobList(msgspec.Struct, frozen=True):
 
 
 class NodeDoc(msgspec.Struct, frozen=True, kw_only=True):
-    """A node as GET /v1/nodes shows it. ``state``: up, draining, drained, lost, asleep, unknown.
+    """A node as GET /v1/nodes shows it. ``state``: up, draining, drained, closed, lost, asleep, unknown.
 
     ``availability``: free, limited, not_available; empty from a service of an earlier version. ``presence`` (null),
     ``presence_source``, ``blind``, what others than jobs use (-1), and whose word a pause is, are for operators alone.

@@ -146,7 +146,10 @@ class Desk:
         return [span for span in spans if span[0] < span[1]][:MOST_SPANS]
 
     def _paused(self) -> dict[str, Any]:
-        return {"paused": self.why, "paused_until_us": self._until_us(), "problems": self._problems()}
+        closed = bool(self.why) and not self._pause.why
+        return {
+            "paused": self.why, "paused_until_us": self._until_us(), "closed": closed, "problems": self._problems(),
+        }  # fmt: skip
 
     def _problems(self) -> list[str]:
         """What was said at this desk and is not on record as it holds now."""

@@ -48,6 +48,7 @@ requests (their types and ranges: ``guard.requests``, ``guard.fields``)
               memory_bytes, problems}, can: {capability: yes | why not}, levers: [[job, attempt, percent, idle]] of
               jobs that are not as they were made, raises: how often jobs were given more weight, levers_problem,
               paused: why nothing may run here, or "", paused_until_us: null where no end is set,
+              closed: whether it is for the hour alone, by the owner's hours,
               pauses: how many have begun since the guard started, contract_cpus: the ceiling of the contract,
               probe: {wakeups: {counts, late_us} of ``cosched.linux.wakeups``, or null, problem},
               inhibited_until_us: until then somebody at the desk watches something and touches nothing,
@@ -65,7 +66,7 @@ events
               agent write to; again every five seconds, until ``empty``
     armed     {why}                                      the guard has armed by itself
     keys      {terminals: [their device numbers]}        somebody has typed there; five times a second at most
-    desk      {paused, paused_until_us, inhibited_until_us, word, wake}   somebody at the desk has said something
+    desk      {paused, paused_until_us, closed, inhibited_until_us, word, wake}   somebody there has said something
 """
 
 from typing import Final

@@ -86,6 +86,7 @@ class Desk:
         self.armed = False
         self.limited_cpus: float | None = None
         self.asleep = False  # the machine is about to be suspended, or was just now
+        self._opens_us: int | None = None  # when its owner's hours begin again, if those alone keep jobs away
         self.paused = ""  # why nothing may run here now; empty where it may
         self.enforces: dict[str, str] = {}
         self._kept = [path for path in config.paths.keep if path.startswith(PRIVATE_PLACES)]
@@ -157,6 +158,7 @@ class Desk:
             _pressure(self._shares),
             self._wakeups,
             self._wakeable() if self.asleep else None,
+            None if self._opens_us is None else max(0, self._opens_us - now_us()) / _US_PER_S,
         )
 
     def _wakeable(self) -> Wakeable | None:
@@ -315,6 +317,7 @@ class Desk:
         if paused != self.paused:
             _log.info("%s", paused or "parallel work goes on at this desk")
         self.paused = paused
+        self._opens_us = status.get("paused_until_us") if status.get("closed") else None
         self.decided(status)
         can = {str(name): str(answer) for name, answer in (status.get("can") or {}).items()}
         if can.get("cgroups") in {"v1", "v2"}:

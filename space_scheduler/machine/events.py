@@ -156,10 +156,15 @@ class NodeJoined(Event, frozen=True, gc=False):
 
 
 class NodeDrained(Event, frozen=True, gc=False):
-    """Nothing more is to be started on a node; what runs there goes on. ``reason`` is the operator's, for people."""
+    """Nothing more is to be started on a node; what runs there goes on. ``reason`` is the operator's, for people.
+
+    ``opens_in_us``: in how long it is to be resumed, where that is known (its owner's hours); promises count on it. A
+    later one replaces what an earlier said.
+    """
 
     name: str
     reason: str = ""
+    opens_in_us: int | None = None
 
 
 class NodeResumed(Event, frozen=True, gc=False):

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from cosched.model.job import Job, JobState
 from cosched.model.time import FOREVER_US
 from space_scheduler.feasibility import Room
+from space_scheduler.machine.named_capacity import NamedCapacity
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.view import MachineView
 from space_scheduler.on_nodes import Limit
@@ -131,7 +132,7 @@ def _waits(machine: MachineView, record: Record, now_us: int) -> Reason:
     """What keeps a job that is in the queue from starting now."""
     job = record.job
     promise = _promise(machine, record, now_us)
-    if blocked := _obstacle(machine, job):
+    if blocked := _obstacle(machine, job, now_us):
         told = record.reason.why is Why.NOT_FOLDABLE and blocked.why is Why.NOT_ENOUGH_FREE
         return Reason(Why.NOT_FOLDABLE if told else blocked.why, {**blocked.numbers, **promise}, blocked.node)
     if "promised_us" in promise:
@@ -182,7 +183,7 @@ def on_nodes(machine: MachineView, job: Job, *, owners: bool = True) -> list[OnN
     return found
 
 
-def _obstacle(machine: MachineView, job: Job) -> Reason | None:
+def _obstacle(machine: MachineView, job: Job, now_us: int) -> Reason | None:
     """What keeps a job from starting now, whoever else waits."""
     if machine.nodes is None:
         if machine.rules.awaits_nodes:
@@ -192,11 +193,18 @@ def _obstacle(machine: MachineView, job: Job) -> Reason | None:
             return away
         if machine.nodes.empty(owners=False).obstacle(job) is None:
             return Reason(Why.OWNERS_THERE, away.numbers)
-        installed, in_service, _ = machine.nodes.totals()
-        held = sum(each.held_places for each in machine.nodes if each.in_service)
-        numbers = {"procs": job.procs, "procs_in_service": in_service, "machine_procs": installed}
-        if held and in_service + held == installed:
-            return Reason(Why.PROCS_HELD, {**numbers, "held_procs": held})
-        fitting = away.numbers.get("fitting_procs")
-        return Reason(Why.NODES_AWAY, numbers if fitting is None else {**numbers, "fitting_procs": fitting})
+        return _away(machine.nodes, job, away, now_us)
     return machine.capacity.room().obstacle(job)
+
+
+def _away(nodes: NamedCapacity, job: Job, obstacle: Reason, now_us: int) -> Reason:
+    """What keeps a job from the nodes in service even while they are empty, and nobody at them."""
+    installed, in_service, _ = nodes.totals()
+    held = sum(each.held_places for each in nodes if each.in_service)
+    numbers = {"procs": job.procs, "procs_in_service": in_service, "machine_procs": installed}
+    if held and in_service + held == installed:
+        return Reason(Why.PROCS_HELD, {**numbers, "held_procs": held})
+    if (opens_us := nodes.opens_for(job, now_us)) is not None:
+        return Reason(Why.NODES_CLOSED, {**numbers, "opens_us": opens_us})
+    fitting = obstacle.numbers.get("fitting_procs")
+    return Reason(Why.NODES_AWAY, numbers if fitting is None else {**numbers, "fitting_procs": fitting})

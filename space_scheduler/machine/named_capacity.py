@@ -35,7 +35,7 @@ class NamedCapacity:
         self.place = place
         self.members: dict[str, Member] = {}
         self.procs_installed = self.procs_total = self.free_procs = 0
-        self.widest = self.version = 0
+        self.widest = self.version = self._openings = 0
         #: By user, the nodes whose owners take none of that user's jobs.
         self.bans: Mapping[int, frozenset[str]] = NO_BANS
         self._room: Room | None = None  # what is free, kept up to date until nodes change
@@ -82,22 +82,23 @@ class NamedCapacity:
         reason: str = "",
         owner: Owner | None = None,
         since_us: int | None = None,
+        opens_us: int | None = None,
     ) -> None:
         """Enter a node that is not known yet, in its place."""
         name, last = node.name, next(reversed(self.members), None)
-        self.members[name] = member = Member(node, self.places(node), lost, drained, reason, owner, since_us)
+        self.members[name] = member = Member(node, self.places(node), lost, drained, reason, owner, since_us, opens_us)
         if last is not None and by_number(name) < by_number(last):  # most come in order
             self.members = dict(sorted(self.members.items(), key=lambda entry: by_number(entry[0])))
         if node.bans:
             self._count_bans()
         self._count(member)
 
-    def drain(self, name: str, reason: str) -> bool:
-        """Nothing more is to be started there."""
+    def drain(self, name: str, reason: str, opens_us: int | None = None) -> bool:
+        """Nothing more is to be started there, until ``opens_us`` where that is known."""
         member = self[name]
-        changed, member.reason = not member.drained, reason
+        changed, member.reason = not member.drained or member.opens_us != opens_us, reason
         self._count(member, -1)
-        member.drained = True
+        member.drained, member.opens_us = True, opens_us
         self._count(member)
         return changed
 
@@ -106,7 +107,7 @@ class NamedCapacity:
         member = self[name]
         changed, member.reason = member.drained, ""
         self._count(member, -1)
-        member.drained = False
+        member.drained, member.opens_us = False, None
         self._count(member)
         return changed
 
@@ -144,6 +145,7 @@ class NamedCapacity:
         """Count a node as it is, or count it no more, before it changes."""
         self._room = self._installed = None
         self._known_to_fit.clear()
+        self._openings += sign * (member.opens_us is not None)
         self.procs_installed += sign * (member.places + member.held_places)
         self.procs_total += sign * member.places if member.in_service else 0
         self.free_procs += sign * member.free_procs
@@ -219,15 +221,38 @@ class NamedCapacity:
         """The same nodes under the same rules, with nothing held."""
         made = NamedCapacity(self.rules, self.place)
         for each in self:
-            made.add(each.node, each.lost, each.drained, each.reason, each.owner, each.since_us)
+            made.add(each.node, each.lost, each.drained, each.reason, each.owner, each.since_us, each.opens_us)
         return made
 
     def status(self) -> list[NodeStatus]:
         """The nodes in their order, with what is used of them and by whom."""
         return [member.status() for member in self]
 
-    def _free(self) -> Room:
-        members = [each for each in self if each.in_service]
+    @property
+    def has_openings(self) -> bool:
+        """Whether of some node it was told when it is to be resumed."""
+        return self._openings > 0
+
+    def opens(self, now_us: int) -> dict[str, int]:
+        """When each node is to be resumed that is out of service until a time that is to come, in µs, by name."""
+        return {each.node.name: each.opens_us or 0 for each in self if each.opens_after(now_us)}
+
+    def room_ahead(self, now_us: int) -> Room:
+        """The same with nodes that are to be resumed, as they will be then if nothing changes on them."""
+        return self._free([each for each in self if each.in_service or each.opens_after(now_us)])
+
+    def opens_for(self, job: Job, now_us: int) -> int | None:
+        """When so many nodes are resumed that a job has a place on all of them, empty; None: at no time known."""
+        opens = self.opens(now_us)
+        for at_us in sorted(set(opens.values())):
+            members = [each for each in self if each.in_service or opens.get(each.node.name, at_us + 1) <= at_us]
+            if self._empty(members).obstacle(job) is None:
+                return at_us
+        return None
+
+    def _free(self, members: list[Member] | None = None) -> Room:
+        """What is free on these, or on those in service."""
+        members = [each for each in self if each.in_service] if members is None else members
         names, procs = [each.node.name for each in members], [each.places - each.used_procs for each in members]
         memory_bytes = [each.memory_bytes - each.used_memory_bytes for each in members]
         residents = [tuple(each.residents.values()) for each in members]
@@ -245,17 +270,19 @@ class NamedCapacity:
         ended jobs: as they could be.
         """
         if not installed:
-            members = [each for each in self if each.in_service]
-            there = [each.owner if owners else None for each in members]
-            memory_bytes = [each.node.memory_beside(owner) for each, owner in zip(members, there, strict=True)]
-            room = self._made_empty(members, [each.places for each in members], memory_bytes, there)
-            room.bans = self.bans
-            return room
+            return self._empty([each for each in self if each.in_service], owners=owners)
         if self._installed is None:
             members = [*self]
             procs = [each.places + each.held_places for each in members]
             self._installed = self._made_empty(members, procs, [each.node.memory_bytes for each in members], ())
         return self._installed.copy()
+
+    def _empty(self, members: list[Member], *, owners: bool = True) -> Room:
+        there = [each.owner if owners else None for each in members]
+        memory_bytes = [each.node.memory_beside(owner) for each, owner in zip(members, there, strict=True)]
+        room = self._made_empty(members, [each.places for each in members], memory_bytes, there)
+        room.bans = self.bans
+        return room
 
     def ever_fits(self, job: Job) -> bool:
         """Whether the job has a place on all nodes that ever joined, all of them empty."""

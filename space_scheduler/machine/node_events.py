@@ -80,9 +80,15 @@ def node_joined(machine: Machine, event: ev.NodeJoined) -> list[Instruction]:
 
 def node_drained(machine: Machine, event: ev.NodeDrained) -> list[Instruction]:
     """Nothing more is started there."""
-    capacity = machine.named(event)
-    if capacity.drain(event.name, event.reason):
-        capacity[event.name].since_us = machine.now_us
+    capacity, opens_us = machine.named(event), None
+    if event.opens_in_us is not None:
+        if event.opens_in_us < 0:
+            raise ValueError(f"a node opens in the future: {event}")
+        opens_us = machine.now_us + event.opens_in_us
+    was_drained = capacity[event.name].drained
+    if capacity.drain(event.name, event.reason, opens_us):
+        if not was_drained:
+            capacity[event.name].since_us = machine.now_us
         machine.disturbed(Why.CAPACITY_CHANGED, event)
         return holdings.put_back(machine, event)
     return []

@@ -21,6 +21,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     """A node as it stands: what it has, what jobs hold of it, and which jobs (tasks by job's number).
 
     ``since_us``: since when it is in service, drained or lost (core time); None: not known, from an earlier journal.
+    ``opens_us``: when one that is drained is to be resumed, where that is known.
     """
 
     node: Node
@@ -34,6 +35,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     most_memory_bytes: int
     owner: Owner | None = None
     since_us: int | None = None
+    opens_us: int | None = None
 
     @property
     def in_service(self) -> bool:
@@ -62,6 +64,7 @@ class Member:
         "held_places",
         "lost",
         "node",
+        "opens_us",
         "owner",
         "places",
         "reason",
@@ -80,6 +83,7 @@ class Member:
         reason: str = "",
         owner: Owner | None = None,
         since_us: int | None = None,
+        opens_us: int | None = None,
     ) -> None:
         self.resize(node, places)
         self.lost = lost
@@ -87,6 +91,7 @@ class Member:
         self.reason = reason
         self.owner = owner
         self.since_us = since_us
+        self.opens_us = opens_us  # when it is to be resumed, by what drained it
         self.used_procs = 0
         self.used_memory_bytes = 0
         self.residents: dict[int, Resident] = {}  # by job
@@ -102,6 +107,10 @@ class Member:
     def in_service(self) -> bool:
         """Whether jobs may be started there."""
         return not (self.lost or self.drained)
+
+    def opens_after(self, now_us: int) -> bool:
+        """Whether it is out of service for now, and to be resumed at a time that is to come."""
+        return self.drained and not self.lost and self.opens_us is not None and self.opens_us > now_us
 
     @property
     def free_procs(self) -> int:
@@ -151,6 +160,7 @@ class Member:
             max(self.memory_bytes, self.before[1]),
             self.owner,
             self.since_us,
+            self.opens_us,
         )
 
 

@@ -67,6 +67,7 @@ class SavedNode(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     owner: Owner | None = None
     since_us: int | None = None
+    opens_us: int | None = None
 
 
 class SavedChanges(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -158,7 +159,7 @@ def decode(saved: SavedState, machine: Machine) -> None:
     else:
         nodes = machine.name_nodes()
         for each in saved.nodes:
-            nodes.add(each.node, each.lost, each.drained, each.reason, each.owner, each.since_us)
+            nodes.add(each.node, each.lost, each.drained, each.reason, each.owner, each.since_us, each.opens_us)
         machine.jobs.queue.tell_apart(nodes.bans)
         machine.see(nodes.members)  # what a job goes at depends on the clusters of its nodes
     machine.jobs.ranks = saved.ranks
@@ -234,5 +235,6 @@ def _record(saved: SavedJob) -> Record:
 
 def _saved_nodes(capacity: NamedCapacity) -> tuple[SavedNode, ...]:
     return tuple(
-        SavedNode(each.node, each.lost, each.drained, each.reason, each.owner, each.since_us) for each in capacity
+        SavedNode(each.node, each.lost, each.drained, each.reason, each.owner, each.since_us, each.opens_us)
+        for each in capacity
     )

@@ -8,7 +8,7 @@ may declare is in :class:`PolicyTraits`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -71,13 +71,15 @@ class Nodes:
 
     Both are made when they are first asked for, during the pass. Where jobs share nodes, ``occupancy`` gives rates
     (``space_scheduler.progress``) and ``progress`` is how far each job is; predicted ends are then those at the rates
-    of now.
+    of now. ``opens``: when nodes are to be resumed that are out of service until a known time, in µs, by name.
     """
 
     make_room: Callable[[], Room]
     make_held: Callable[[], Sequence[Held]]
     occupancy: Occupancy | None = None
     progress: Sequence[Progress] = ()
+    opens: Mapping[str, int] = field(default_factory=dict)
+    make_ahead: Callable[[], Room] | None = None
     _room: Room | None = None
     _held: Sequence[Held] | None = None
 
@@ -87,6 +89,11 @@ class Nodes:
         if self._room is None:
             self._room = self.make_room()
         return self._room
+
+    @property
+    def ahead(self) -> Room:
+        """The same with the nodes of ``opens``, as they will be then; only read."""
+        return self.make_ahead() if self.opens and self.make_ahead else self.room
 
     @property
     def held(self) -> Sequence[Held]:

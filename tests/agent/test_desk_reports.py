@@ -87,6 +87,21 @@ def test_what_no_agent_says_is_refused(report: dict[str, object]) -> None:
         wire.from_agent(frame)
 
 
+async def test_desk_outside_of_its_hours_reports_when_they_begin(cluster: Cluster) -> None:
+    config = load_node(cluster.node("a", start=False).config)
+    guard = Guard("/nowhere/guard.sock", lambda message: None, lambda: asyncio.sleep(0))
+    desk = Desk(config, guard, JobLookup(guard, config.cgroup.cosched, Path(config.cgroup.mount)), Lease())
+    at_us = now_us()
+    desk.take({"paused": "outside", "paused_until_us": at_us + 100 * S, "closed": True})
+    assert desk.report().opens_s == pytest.approx(100, abs=60)
+    desk.take({"paused": "outside", "paused_until_us": at_us - 100 * S, "closed": True})
+    assert desk.report().opens_s == 0, "the guard has not looked at its clock yet"
+    desk.take({"paused": "by ann", "paused_until_us": at_us + 100 * S, "closed": False})
+    assert desk.report().opens_s is None
+    desk.take({"paused": "by ann", "paused_until_us": None})  # a guard of an earlier version
+    assert desk.report().opens_s is None
+
+
 async def test_an_agent_tells_of_its_contract_and_of_pressure(cluster: Cluster) -> None:
     cluster.node("a")
     async with cluster.scheduler() as scheduler:

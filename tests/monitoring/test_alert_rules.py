@@ -49,6 +49,11 @@ def queue(queued: str, running: str, started: str) -> dict[str, str]:
     }
 
 
+def nodes(**counts: int) -> dict[str, str]:
+    """How many nodes are in each state, throughout."""
+    return {series("cosched_nodes", state=state): f"{count}x200" for state, count in counts.items()}
+
+
 def slow(name: str, fast: str, late: str) -> dict[str, str]:
     """A histogram whose observations are below 0.25 s or above 5 s."""
     return {
@@ -126,7 +131,7 @@ CASES = {
         "One event in a hundred takes 5s until it is journalled or decided.",
     ),
     "CoschedQueueStuck": Case(
-        queue("3x200", "0x200", "7x200"),
+        queue("3x200", "0x200", "7x200") | nodes(up=1, draining=0, closed=3),
         queue("3x200", "1x200", "7x200"),
         "30m",
         {},
@@ -312,3 +317,14 @@ def test_the_rules_are_prometheuss_language_at_any_pace(faster: float, tmp_path:
         capture_output=True, text=True, check=False, timeout=BOUND_S,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_queue_of_a_lab_that_is_closed_is_not_stuck(tmp_path: Path) -> None:
+    waits = queue("3x200", "0x200", "7x200") | {series("up"): "1x500"}
+    expected = {"CoschedQueueStuck": [firing("CoschedQueueStuck")]}
+    tests = [
+        told_at("30m", waits | nodes(up=0, draining=0, closed=3), {"CoschedQueueStuck": []}),
+        told_at("30m", waits | nodes(up=0, draining=0, closed=2, lost=1), {"CoschedQueueStuck": []}),
+        told_at("30m", waits | nodes(up=0, draining=0, closed=0, drained=3), expected),
+    ]
+    assert promtool(tmp_path, tests) == ""

@@ -119,10 +119,11 @@ class WhateverHappensToNodes(WhateverHappens):
         self.node_joins(node if same else Node(node.name, *size))
 
     @precondition(lambda self: self.nodes)
-    @rule(which=pick)
-    def drain(self, which: int) -> None:
+    @rule(which=pick, opens_in_us=st.none() | st.integers(0, 200_000_000))
+    def drain(self, which: int, opens_in_us: int | None) -> None:
         name = self.pick(which).name
-        assert self.tell(ev.NodeDrained(name)) == []
+        assert self.tell(ev.NodeDrained(name, opens_in_us=opens_in_us)) == []
+        self.fired["closed for a time"] += opens_in_us is not None
         self.drained.add(name)
         self.fired["drained under a job"] += self.used(name)[0] > 0
         self.recount()

@@ -152,9 +152,11 @@ def _nodes(nodes: list[NodeDoc]) -> Iterator[Check]:
     if not nodes:
         yield Check("nodes", "warn", "none", "name them in cluster.yaml, under nodes")
         return
-    level: Literal["ok", "fail"] = "ok" if up else "fail"
+    closed = sum(node.state == "closed" for node in nodes)
+    level: Literal["ok", "fail"] = "ok" if up or closed else "fail"
     advice = "start 'cosched agent' on them; 'cosched agent --check' says what is missing"
-    yield Check("nodes", level, f"{len(up)} of {len(nodes)} up", advice)
+    found = f"{len(up)} of {len(nodes)} up" + (f", {closed} closed at this hour" if closed else "")
+    yield Check("nodes", level, found, advice)
     for node in nodes:
         if node.state in ("lost", "unknown"):
             found = f"{node.state}, last heard {ago(node.last_heard)}" + (f": {node.reason}" if node.reason else "")

@@ -351,7 +351,7 @@ def _comes_up(client: Client, name: str) -> str:
     end_s = time.monotonic() + _UP_S
     while True:
         state = next((node.state for node in client.nodes() if node.name == name), "unknown")
-        if state in ("up", "drained", "draining"):
+        if state in ("up", "drained", "draining", "closed"):
             return ""
         if time.monotonic() > end_s:
             return f"it is {state} after {_UP_S:g} s: the scheduler's log and the agent's on the host say why"

@@ -42,7 +42,11 @@ def command(wide: bool, as_json: bool, server: str | None, lab: str | None) -> N
     for node in nodes:
         name, *rest = _row(node)
         table.add(name, *([node.cluster] if several else []), *rest)
-    table.notes += [f"{node.name} is {node.state}: {node.reason}" for node in nodes if node.reason]
+    table.notes += [
+        f"{node.name} is {node.reason if node.reason.startswith(f'{node.state}: ') else f'{node.state}: {node.reason}'}"
+        for node in nodes
+        if node.reason
+    ]
     table.notes += [
         f"{node.name} is lost with jobs {' '.join(map(str, node.jobs))}: what runs wholly on a cluster that is cut off "
         "is waited for"

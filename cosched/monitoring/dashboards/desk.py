@@ -53,7 +53,7 @@ _CONTRACT = (
         description="armed: the ceiling holds, as for a desk that is used; relaxed: nobody is there, and there is "
         "none; not_relaxed: it is about to be lifted; paused: by the owner's word; scheduler_silent, "
         "agent_silent, no_guard: one of them was not heard, and the ceiling holds if a guard is there; "
-        "asleep: the machine is suspended.",
+        "asleep: the machine is suspended; closed: outside of the owner's hours.",
         unit="none",
         kind="states",
         height=6,

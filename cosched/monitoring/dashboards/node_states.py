@@ -9,6 +9,7 @@ _COLOURS = {
     "up": "green",
     "draining": "yellow",
     "drained": "blue",
+    "closed": "light-blue",
     "lost": "red",
     "asleep": "purple",
     "unknown": "dark-red",
@@ -44,8 +45,8 @@ def states(node: str, height: int, *, opens_desk: bool = False) -> Panel:
     return Panel(
         title="States of nodes",
         description="What each node is to the scheduler: up; draining and drained, by a person's or the scheduler's "
-        "own word; lost, when it was not heard for a lease; asleep, when it said that it was to be "
-        "suspended; unknown, when it has not joined since the scheduler's start.",
+        "own word; closed, outside of its owner's hours; lost, when it was not heard for a lease; asleep, when "
+        "it said that it was to be suspended; unknown, when it has not joined since the scheduler's start.",
         unit="none",
         kind="states",
         queries=(Query(coded(series.NODE_STATE, "state", STATES, "cluster", "node", node=node), "{{node}}"),),

@@ -186,6 +186,16 @@ class NamedFuture:
         return Timetable(reserved, wake_us), wake_us
 
     @property
+    def nodes_stayed_away(self) -> bool:
+        """Whether a reservation is due on a node that was to be in service by now, and is not."""
+        there = self._room.index
+        return any(
+            start_us <= self.now_us and any(share.node not in there for share in self._places[job_id].nodes)
+            for job_id, start_us in self.starts_us.items()
+            if job_id in self._places
+        )
+
+    @property
     def ends_moved(self) -> bool:
         """Whether predicted ends have moved to where reservations lie: possible where jobs share nodes alone."""
         return self._nodes.occupancy is not None and self.over_committed
@@ -228,7 +238,8 @@ class NamedFuture:
     def _profiles(self) -> tuple[NodeProfile, NodeProfile]:
         """What will be free beside what runs and starts now, and beside the reservations, too."""
         if self._with_starts is None or self._with_all is None:
-            self._with_starts = NodeProfile.of_running(self.now_us, self._nodes.room, self._nodes.held)
+            nodes = self._nodes
+            self._with_starts = NodeProfile.of_running(self.now_us, nodes.ahead, nodes.held, nodes.opens)
             for start in self._begun:
                 assert start.allocation is not None
                 self._with_starts.take(start.job, self.now_us, start.allocation)

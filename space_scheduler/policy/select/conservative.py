@@ -69,7 +69,9 @@ class Conservative:
         future: KeepingFuture | None = None
         if memory is not None and not disturbed:
             future = futures.resumed(snapshot, memory)
-            if isinstance(future, NamedFuture) and future.ends_moved:
+            if isinstance(future, NamedFuture) and future.nodes_stayed_away:
+                disturbed, future = Why.CAPACITY_CHANGED, None
+            elif isinstance(future, NamedFuture) and future.ends_moved:
                 disturbed, future = Why.PACE, None
         if future is None:
             before = {} if memory is None else memory.starts_us.copy()

@@ -20,7 +20,7 @@ from space_scheduler.service.access.callers import Caller
 from space_scheduler.service.api.documents import When, iso
 from space_scheduler.service.api.stalled import stalled_on
 from space_scheduler.service.journal.records import View
-from space_scheduler.service.launch.nodes import ASLEEP, NodeBook, NodeEntry
+from space_scheduler.service.launch.nodes import ASLEEP, CLOSED, NodeBook, NodeEntry
 from space_scheduler.service.launch.owners import PAUSED, public_reason
 from space_scheduler.service.launch.stalls import STALLED
 from space_scheduler.service.launch.suspects import by_scheduler
@@ -86,6 +86,7 @@ class _Out(NamedTuple):
 #: By what the reason of a drained node begins with.
 _OUT: Final = {
     PAUSED: _Out("owner", "its owner lets parallel work go on there ('cosched desk resume')"),
+    CLOSED: _Out("owner", "its owner's hours begin"),
     ASLEEP: _Out("machine", "the machine is awake"),
     NO_GUARD: _Out("guard", "its guard answers"),
     STALLED: _Out("file system", "the file system answers"),

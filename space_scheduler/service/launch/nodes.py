@@ -20,6 +20,8 @@ from space_scheduler.service.journal.records import View
 
 #: The reason of a node that is drained because its machine is suspended.
 ASLEEP: Final = "asleep: the machine is suspended"
+#: What the reason of a node begins with that is drained because it is outside of its owner's hours.
+CLOSED: Final = "closed: "
 
 
 class NodeEntry:
@@ -84,11 +86,19 @@ class NodeEntry:
         """The word for it in documents and metrics."""
         if self.asleep:
             return "asleep"
+        if self.drained and self.reason.startswith(CLOSED):
+            return "closed"
         if self.drained:
             return "draining" if busy else "drained"
         if self.size is not None:
             return "up"
         return "lost" if self.known else "unknown"
+
+    @property
+    def opens_s(self) -> float | None:
+        """In how many seconds its owner's hours begin again, by its last report, if those alone keep jobs away."""
+        paused = self.beat is not None and self.beat.paused and self.report is not None
+        return self.report.opens_s if paused and self.report is not None else None
 
     @property
     def availability(self) -> Availability:
@@ -117,7 +127,7 @@ class NodeEntry:
         if beat is None:
             return ContractReason.AGENT_SILENT
         if self.report is not None:
-            return self.report.reason
+            return self.report.reason if self.opens_s is None else ContractReason.CLOSED
         if beat.paused:  # an agent of a version that does not say
             return ContractReason.PAUSED
         if beat.guard:

@@ -3,25 +3,32 @@
 A node whose owner has paused parallel work is drained until the owner resumes it, and so is one whose guard does not
 answer until it does and nothing is left there of jobs that have ended here meanwhile, one on which a file system that
 is not one user's own does not answer (:mod:`~.stalls`), and one whose certificate has expired until it shows another.
-The core knows it as a drain whose reason begins with :data:`PAUSED`, :data:`ASLEEP`, :data:`NO_GUARD`, :data:`STALLED`
-or :data:`EXPIRED`, so what the journal has is enough after a restart. An operator's drain is never undone here, and an
-operator cannot resume a node against its owner.
+One that is outside of its owner's hours is drained until they begin; the core is told when that is, for promises.
+The core knows it as a drain whose reason begins with :data:`PAUSED`, :data:`CLOSED`, :data:`ASLEEP`, :data:`NO_GUARD`,
+:data:`STALLED` or :data:`EXPIRED`, so what the journal has is enough after a restart. An operator's drain is never
+undone here, and an operator cannot resume a node against its owner.
 
 A machine that is about to be suspended says so: nothing starts there any more. Its jobs end when it has been silent for
 a lease, as of any node that is not heard: one that wakes before that goes on with them.
 """
 
+from datetime import timedelta
 from typing import Final
 
 from cosched.model.node import Owner
+from cosched.model.time import us
 from cosched.wire.messages import EXPIRED, NO_GUARD
 from space_scheduler.machine import events as ev
-from space_scheduler.service.launch.nodes import ASLEEP, NodeEntry
+from space_scheduler.service.launch.nodes import ASLEEP, CLOSED, NodeEntry
 from space_scheduler.service.launch.stalls import STALLED, why_aside
 
 PAUSED: Final = "paused: "
 #: In place of the words of a desk, which name the owner.
 BY_ITS_OWNER: Final = "its owner has paused parallel work there"
+
+#: An agent says within this that its hours have begun; promises count with it.
+_OPENS_LATE_S: Final = 10.0
+_HALF_A_MINUTE: Final = timedelta(seconds=30)
 
 #: In what steps the core is told of the CPU that an owner uses, in thousandths of one, and of the memory, in parts of
 #: the node's.
@@ -89,7 +96,7 @@ class Owners:
     """What follows from heartbeats; a change is asked for once, however many come until it is in the journal."""
 
     def __init__(self) -> None:
-        self._asked: dict[str, tuple[bool, bool]] = {}  # by node: what is on its way: a drain, as one asleep
+        self._asked: dict[str, tuple[bool, str]] = {}  # by node: what is on its way: a drain, if it is of a kind told
 
     def resumed(self, name: str) -> None:
         """A node was resumed, by whomever: what was asked for before is over."""
@@ -101,17 +108,25 @@ class Owners:
             return None
         why = _kept_out(entry)
         if drained_by_node(entry):
-            settled = bool(why) and (why == ASLEEP) == (entry.reason == ASLEEP)
+            settled = bool(why) and _kind(why) == _kind(entry.reason)
         else:
             settled = not why or entry.drained
         if settled:
             self._asked.pop(entry.name, None)
             return None
-        asks = bool(why), why == ASLEEP
+        asks = bool(why), _kind(why)
         if self._asked.get(entry.name) == asks:
             return None
         self._asked[entry.name] = asks
-        return ev.NodeDrained(entry.name, why) if why else ev.NodeResumed(entry.name)
+        if not why:
+            return ev.NodeResumed(entry.name)
+        opens_s = entry.opens_s if why.startswith(CLOSED) else None
+        return ev.NodeDrained(entry.name, why, None if opens_s is None else us(opens_s + _OPENS_LATE_S))
+
+
+def _kind(reason: str) -> str:
+    """What of a reason the core is told anew where it changes: that it sleeps, and until when it is closed."""
+    return reason if reason == ASLEEP or reason.startswith(CLOSED) else ""
 
 
 def public_reason(reason: str) -> str:
@@ -121,7 +136,17 @@ def public_reason(reason: str) -> str:
 
 def drained_by_node(entry: NodeEntry) -> bool:
     """Whether its owner's word, its guard's silence, a file system, its sleep or its certificate keeps a node out."""
-    return entry.drained and entry.reason.startswith((PAUSED, ASLEEP, NO_GUARD, STALLED, EXPIRED))
+    return entry.drained and entry.reason.startswith((PAUSED, CLOSED, ASLEEP, NO_GUARD, STALLED, EXPIRED))
+
+
+def _closed(entry: NodeEntry) -> str:
+    """Until when a node is closed by its owner's hours, as a drain's reason; empty where it is not."""
+    if entry.opens_s is None:
+        return ""
+    if entry.heard_at is None:
+        return f"{CLOSED}outside of its owner's hours"
+    opens = entry.heard_at + timedelta(seconds=entry.opens_s) + _HALF_A_MINUTE
+    return f"{CLOSED}until {opens.astimezone():%a %H:%M}"
 
 
 def _kept_out(entry: NodeEntry) -> str:
@@ -130,7 +155,7 @@ def _kept_out(entry: NodeEntry) -> str:
     if entry.asleep:
         return ASLEEP
     if entry.beat.paused:
-        return PAUSED + entry.beat.paused
+        return _closed(entry) or PAUSED + entry.beat.paused
     if entry.beat.guard:
         return NO_GUARD + entry.beat.guard
     if why := why_aside(entry.stalls.values()):

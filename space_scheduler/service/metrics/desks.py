@@ -46,7 +46,7 @@ def _limits(beats: Sequence[tuple[NodeEntry, Heartbeat]]) -> Iterator[Family]:
         family(each) for each in (series.NODE_LIMITED_CPUS, series.NODE_CONTRACT_CPUS, series.NODE_PAUSED)
     )
     for entry, beat in beats:
-        paused.add_metric([entry.name], int(bool(beat.paused)))
+        paused.add_metric([entry.name], int(bool(beat.paused) and entry.opens_s is None))
         ceiling = entry.public_limit_cpus
         if ceiling is not None:
             limited.add_metric([entry.name], ceiling)

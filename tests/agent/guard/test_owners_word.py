@@ -169,8 +169,9 @@ def test_outside_of_its_hours_nothing_runs_here_and_inside_it_goes_on(any_guard:
     answer = desk(guard, "hours", windows=outside_now())
     assert "outside of the hours in which parallel work may run at this desk" in answer["paused"]
     assert answer["paused_until_us"] > 0
+    assert answer["closed"] is guard.status()["closed"] is True
     assert guard.refused(guard.preparation(job=2))[0] == "paused"
-    desk(guard, "pause")
+    assert desk(guard, "pause")["closed"] is False, "it has no end"
     desk(guard, "resume")
     assert "outside of the hours" in guard.status()["paused"], "a pause that ends opens no hours"
     guard.kill()

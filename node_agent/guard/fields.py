@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Annotated, Any, Final
 
-from node_agent.guard.protocol import MAX_PACKET_BYTES, MAX_PERCENT, MAX_ROWS, MAX_SLOT_US, MIN_SLOT_US
+from node_agent.guard.protocol import MAX_PACKET_BYTES, MAX_PERCENT, MAX_ROWS, MAX_SLOT_US, MAX_SUBMITTERS, MIN_SLOT_US
 
 MAX_NUMBER: Final = 2**53  # what JSON carries exactly everywhere
 _MAX_GRACE_US: Final = 3_600_000_000
@@ -104,6 +104,13 @@ def _environment(value: object) -> dict[str, str]:
     return found
 
 
+def _submitters(value: object) -> dict[str, int | None]:
+    """Users' names, each with its uid as the scheduler's host has it."""
+    if not isinstance(value, dict) or len(value) > MAX_SUBMITTERS:
+        raise ValueError(f"expected at most {MAX_SUBMITTERS} names, each with a uid or null")
+    return {_name(name): _uid(uid) for name, uid in value.items()}
+
+
 def _rows(value: object) -> tuple[tuple[tuple[int, int], ...], ...]:
     """Rows of attempts, each attempt in one of them alone."""
     if not isinstance(value, list) or len(value) > MAX_ROWS or not all(isinstance(row, list) for row in value):
@@ -131,7 +138,8 @@ Tasks = Annotated[int, _whole(1, 10**6)]
 Mpl = Annotated[int, _whole(1, 10**6)]
 Cpus = Annotated[int | None, _optional(_whole(0, 10**6))]
 Order = Annotated[int, _whole(0)]
-Uid = Annotated[int | None, _optional(_whole(-1, 2**32 - 2))]
+_uid = _optional(_whole(-1, 2**32 - 2))
+Uid = Annotated[int | None, _uid]
 Epoch = Annotated[int, _whole(0)]
 Umask = Annotated[int, _whole(0, 0o777)]
 Percent = Annotated[int, _whole(1, MAX_PERCENT)]
@@ -150,3 +158,4 @@ Output = Annotated[str | None, _optional(_path)]
 Stream = Annotated[str | None, _optional(_stream)]
 Arguments = Annotated[tuple[str, ...], _arguments]
 Environment = Annotated[dict[str, str], _environment]
+Submitters = Annotated[dict[str, int | None], _submitters]

@@ -66,7 +66,7 @@ class Jobs:
         self._emit = emit
         self._jobs_fd = jobs_fd
         self._agent_uid = agent_uid
-        self._children = Children(loop, jobs_fd)
+        self.children = Children(loop, jobs_fd)
         self._boot_id = process.boot_id()
         self.levers = Levers(cgroups, holds)
         self.cpu_sets = CpuSets(cgroups, self.groups, settings.procs)
@@ -75,10 +75,10 @@ class Jobs:
         self.cpu_sets.on_moved = self.endings.save
         self.freezer = Freezer(self.groups, cgroups, loop.complain)
         own = settings.paths.state, settings.paths.run
-        self.stalls = Stalls(self.groups, cgroups, self._children, loop, emit, own)
+        self.stalls = Stalls(self.groups, cgroups, self.children, loop, emit, own)
         self.starts = Starts(loop, self.stalls, self.endings, self._held)
         self._sandboxes = Sandboxes(
-            settings, cgroups, self._children, self.stalls, loop, jobs_fd, private_tmp=private_tmp
+            settings, cgroups, self.children, self.stalls, loop, jobs_fd, private_tmp=private_tmp
         )
         self.easing = Easing(
             self.groups, cgroups, idle, self.endings.save, lambda group: self.endings.look_in(group, 0)
@@ -232,7 +232,7 @@ class Jobs:
         group.commands[request.n] = started
         group.told_empty = False
         try:
-            pid = self._children.fork(
+            pid = self.children.fork(
                 lambda pipe: supervisor.supervise(plan, self._cgroups, self._records, pipe), heard, gone
             )
         except Refusal as refusal:

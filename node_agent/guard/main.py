@@ -31,6 +31,7 @@ from node_agent.guard.records import Records
 from node_agent.guard.requests import Request
 from node_agent.guard.server import Answer, Server
 from node_agent.guard.settings import BadSettings, Settings, load
+from node_agent.guard.user_survey import UserSurvey
 from node_agent.guard.wakeup_probe import WakeupProbe
 
 _PATIENCE_S: Final = 3.0
@@ -78,6 +79,7 @@ class Guard:
             idle=lambda: self._limiter.limits.idle,
         )
         self._jobs.memory_bytes = self._limiter.limits.memory_bytes
+        self._users = UserSurvey(settings.security, self._jobs.children, self._loop)
         self._jobs.adopt()
         shown = DeskJobs(self._jobs.groups, self._cgroups, self._jobs.endings, self._jobs.cpu_sets)
         self._desk = Desk(
@@ -184,6 +186,8 @@ class Guard:
                 answer(self._jobs.lever(request))
             case requests.Whose():
                 answer(self._jobs.whose(request))
+            case requests.Accounts():
+                self._users.answer(request, answer)
             case requests.Keys():
                 self._keys.listen()
                 answer({})

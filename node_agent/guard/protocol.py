@@ -39,6 +39,9 @@ requests (their types and ranges: ``guard.requests``, ``guard.fields``)
               most 10 s from now; jobs in no row are left alone, no rows end it; answers {until_us}
               Both are undone: when they expire, when the agent goes, when the guard ends or starts
     whose     {pid}                                     answers {job, attempt} whose cgroup a process is in
+    accounts  {users: {name: its uid on the scheduler's host, or null}}   64 at most; answers {users: {name: [uid, gid,
+              home, problem]}}, without names that are unknown here. Refused (failed) where the user database or a home
+              does not answer within 3 s, and (busy) while one that was given up so still waits for it
     keys      {}                                        from now on, until the agent goes, ``keys`` tells of terminals
     list      {}                                        answers {groups: [{job, attempt, user, uid, state, ending,
               deadline_us, cpu_us, memory_peak_bytes, cpus, commands: [{n, state, pid, status, signal, cause}]}]}
@@ -75,6 +78,7 @@ MAX_PACKET_BYTES: Final = 192 << 10
 #: Bounds of ``weigh`` and ``slots``.
 MAX_PERCENT: Final = 10_000
 MAX_ROWS: Final = 16
+MAX_SUBMITTERS: Final = 64
 MIN_SLOT_US: Final = 5_000
 MAX_SLOT_US: Final = 10_000_000
 SOCKET_NAME: Final = "guard.sock"

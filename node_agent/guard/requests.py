@@ -156,6 +156,12 @@ class Whose(NamedTuple):
     pid: fields.Pid
 
 
+class Accounts(NamedTuple):
+    """What these users are here, and why jobs of theirs would not run as they should."""
+
+    users: fields.Submitters
+
+
 class Keys(NamedTuple):
     """Tell from now on when a terminal was read from."""
 
@@ -183,6 +189,7 @@ Request = (
     | Slots
     | Periods
     | Whose
+    | Accounts
     | Keys
     | List
     | Status

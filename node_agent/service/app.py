@@ -119,7 +119,7 @@ class Agent:
             self.coscheduler,
             self.complaints,
             self.revocations,
-            lambda request: surveyed(request, config),
+            lambda request: surveyed(request, self.groups.guard),
         )
 
         self.sleep_watch = SleepWatch(self.desk, self.link.beat_now)

@@ -1,18 +1,25 @@
 """What users are on a node, asked where the name service or a home may not answer."""
 
-import asyncio
-import os
+import shutil
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kit.accounts import account
+from kit.agents import Cluster
+from kit.needs import need_namespaces
 
 from cosched.config.node import node_config
-from cosched.linux.process import all_pids, stat_of
 from cosched.linux.users import local_name
 from cosched.wire import messages as wire
 from cosched.wire.messages import Survey
 from node_agent.core.attempt import Attempt
-from node_agent.service import survey
+from node_agent.guard import user_survey
+from node_agent.guard.children import Children
+from node_agent.guard.loop import Loop
+from node_agent.guard.requests import Accounts
+from node_agent.guard.settings import Security
 from node_agent.service.environment import Environment
 from node_agent.service.files import NodeFiles
 
@@ -25,19 +32,45 @@ CONFIG = node_config(
 )  # fmt: skip
 
 
-def test_survey_tells_known_users_and_leaves_out_others() -> None:
-    told = asyncio.run(survey.surveyed(Survey(7, ("root", "no-such-user")), CONFIG))
-    assert (told.request, list(told.users)) == (7, ["root"])
-    assert (told.users["root"].uid, told.users["root"].gid) == (0, 0)
+async def test_survey_sees_homes_that_the_sandbox_of_the_agents_unit_hides(cluster: Cluster) -> None:
+    """Goal: no false "home: No such file or directory". Method: the agent's mount namespace has an empty file system
+    over the parent of the homes, as ProtectHome=yes makes it; the guard's has not.
+    """
+    need_namespaces()
+    with account() as ada, account() as bob:
+        shutil.rmtree(bob.pw_dir)
+        homes = Path(ada.pw_dir).parent
+        node = cluster.node("a", start=False)
+        node._confined = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs none {homes} && exec "$@"', "sh"]
+        node.start_guard()
+        node.start_agent()
+        async with cluster.scheduler() as scheduler:
+            await scheduler.tell("a", Survey(7, (ada.pw_name, bob.pw_name, "no-such-user"), {bob.pw_name: bob.pw_uid}))
+            told = await scheduler.next("a", wire.Surveyed)
+    assert told.request == 7
+    assert told.users == {
+        ada.pw_name: wire.Account(ada.pw_uid, ada.pw_gid, ada.pw_dir, ""),
+        bob.pw_name: wire.Account(bob.pw_uid, bob.pw_gid, bob.pw_dir, f"home {bob.pw_dir}: No such file or directory"),
+    }
 
 
-def test_survey_that_hangs_is_given_up_and_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(survey, "_PROGRAM", ("sleep", "4711"))
-    monkeypatch.setattr(survey, "_PATIENCE_S", 0.05)
-    told = asyncio.run(survey.surveyed(Survey(7, ("root",)), CONFIG))
-    assert "does not answer" in told.users["root"].problem
-    left = [stat for pid in all_pids() if (stat := stat_of(pid)) is not None and stat.command == "sleep"]
-    assert not [stat for stat in left if stat.state not in "ZX" and stat.parent == os.getpid()]
+def test_survey_that_hangs_is_given_up_and_another_one_meanwhile_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_survey, "accounts", lambda *_: time.sleep(1000))
+    monkeypatch.setattr(user_survey, "_PATIENCE_US", 50_000)
+    loop = Loop()
+    answers: list[Any] = []
+    users = user_survey.UserSurvey(Security(), Children(loop, 0), loop)
+    for _ in range(2):
+        users.answer(Accounts({"root": None}), answers.append)
+    assert [refusal.code for refusal in answers] == ["busy"]
+    while users._running:
+        loop.run_once()
+    assert [refusal.code for refusal in answers] == ["busy", "failed"]
+    monkeypatch.undo()
+    users.answer(Accounts({"root": None}), answers.append)
+    while users._running:
+        loop.run_once()
+    assert answers[2]["users"]["root"][:2] == [0, 0]
 
 
 def test_local_name_is_read_from_files_of_this_machine_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,13 +41,20 @@ ANSIBLE = "ansible-core==2.19.*"
 
 
 def from_nothing(lab: Lab) -> None:
-    """The check mode on fresh hosts, which leaves them so; site.yml from nothing; then a job over three nodes."""
+    """The check mode on fresh hosts, which leaves them so; site.yml from nothing; then a job over three nodes.
+
+    The command is on the path of a desk's users, and doctor sees their homes.
+    """
     before = {name: lab.state(name) for name in (HEAD, *DESKS)}
     lab.play("site", "--check")
     need({name: lab.state(name) for name in (HEAD, *DESKS)} == before, "the check mode changed hosts")
     lab.play("site")
     need(lab.nodes() == dict.fromkeys(DESKS, "up"), f"nodes: {lab.nodes()}")
     lab.verified(lab.submit("once", lab.tasks(DESKS)), DESKS)
+    lab.hosts.at(DESKS[0], f"runuser -l {USER} -c 'cosched desk status'")
+    checks = json.loads(lab.hosts.at(HEAD, f"cosched doctor --json --user {USER} || true"))["checks"]
+    told = [each for each in checks if each["what"] == f"user {USER}"]
+    need(told and all(each["level"] == "ok" for each in told), f"doctor says of {USER}: {told}")
 
 
 def again(lab: Lab) -> None:

@@ -41,6 +41,7 @@ REQUESTS: dict[str, dict[str, object]] = {
     "kill": {"job": 1, "attempt": 1, "grace_us": 0},
     "forget": {"job": 1, "attempt": 1},
     "whose": {"pid": 1},
+    "accounts": {"users": {"ada": 1000, "bob": None}},
     "list": {},
     "status": {},
 }

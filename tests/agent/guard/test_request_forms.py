@@ -50,6 +50,7 @@ FORMS: list[tuple[requests.Request, dict[str, Any]]] = [
     ),
     (requests.Periods(-5, 10), {"do": "periods", "begin_us": -5, "until_us": 10}),
     (requests.Whose(4), {"do": "whose", "pid": 4}),
+    (requests.Accounts({"ada": 1000, "bob": None}), {"do": "accounts", "users": {"ada": 1000, "bob": None}}),
     (requests.Keys(), {"do": "keys"}),
     (requests.List(), {"do": "list"}),
     (requests.Status(), {"do": "status"}),

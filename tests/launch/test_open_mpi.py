@@ -96,6 +96,21 @@ def test_binding_variables_and_shared_memory_may_be_changed(system: System) -> N
     assert "0 node1 job=7 yields=0" in ended.out, ended
 
 
+#: Open MPI -> its switches with which a job goes on without a rank, and whether mpirun ends with the other ranks then.
+GOES_ON = {"wheel": (("--enable-recovery", "--with-ft mpi"), True), "debian": (("--enable-recovery",), False)}
+
+
+@pytest.mark.slow
+def test_job_goes_on_without_a_rank_where_mpirun_is_told_so(system: System) -> None:
+    """mpirun of 4.1 does not come back then: it is ended here by timeout(1), as a job is at its limit."""
+    rank = '[ "$OMPI_COMM_WORLD_RANK" != 1 ] || kill -9 $$; sleep 10; echo on'
+    switches, ends = GOES_ON[system.name]
+    for switch in switches:
+        words = [system.mpirun, *switch.split(), "sh", "-c", rank]
+        ended = system.hosts.run(1, words, system.hosts.job(TASKS), timeout_s=25)
+        assert (ended.status == 0, ended.out) == (ends, "on\n" * 3), ended
+
+
 def test_programs_see_the_end_of_a_standard_input_that_was_not_asked_for(system: System) -> None:
     """Open MPI 5.0.11 by itself never tells rank 0 that its input has ended: not even that of /dev/null."""
     ended = system.run(TASKS, "sh", "-c", "cat && echo ended")

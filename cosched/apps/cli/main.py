@@ -64,6 +64,15 @@ _SECTIONS: Final = {
 }
 #: What OpenBLAS reads when it is loaded, with numpy.
 _BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
+#: Commands of other batch systems -> what does the same here, to be said where a user types one.
+_FOREIGN: Final = {
+    **dict.fromkeys(("sbatch", "qsub", "bsub", "condor_submit", "srun", "salloc", "run"), "submit"),
+    **dict.fromkeys(("squeue", "qstat", "bjobs", "condor_q", "jobs"), "queue"),
+    **dict.fromkeys(("scancel", "qdel", "bkill", "condor_rm"), "cancel"),
+    **dict.fromkeys(("sinfo", "pbsnodes", "condor_status"), "nodes"),
+    **dict.fromkeys(("sacct", "condor_history"), "history"),
+    "scontrol": "show",
+}
 _VERBS: Final = {verb: entry for verbs in _SECTIONS.values() for verb, entry in verbs.items()}
 
 
@@ -104,9 +113,8 @@ class _Verbs(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
         if args and args[0] not in _VERBS and not args[0].startswith("-"):
-            raise BadInput(
-                "", f"no command {args[0]!r}", "one of " + ", ".join(_VERBS), nearest=nearest(args[0], _VERBS)
-            )
+            near = _FOREIGN.get(args[0]) or nearest(args[0], _VERBS)
+            raise BadInput("", f"no command {args[0]!r}", "one of " + ", ".join(_VERBS), nearest=near)
         return super().resolve_command(ctx, args)
 
 

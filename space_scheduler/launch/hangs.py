@@ -25,6 +25,7 @@ _RAISED: Final = re.compile(
     r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)*(?P<what>[A-Za-z_][\w.]*(?::.*)?)$", re.MULTILINE
 )
 _MPICH: Final = re.compile(r"^\[mpiexec@", re.MULTILINE)
+_MPICH_BY_NAME: Final = re.compile(r"^[^#\n]*(?<![\w.-])(?:mpiexec|mpirun)\.(?:mpich|hydra)\b", re.MULTILINE)
 
 
 def script_notes(script: str) -> list[str]:
@@ -56,15 +57,18 @@ def _notes(command: re.Match[str], *, piped: bool, in_reading_loop: bool) -> Ite
         )
 
 
-def cause_of_time_out(error: str, tasks: int) -> str:
-    """Why a job may have waited until its limit, and the remedy; empty: its error output does not show that."""
+def cause_of_time_out(error: str, tasks: int, script: str) -> str:
+    """Why a job may have waited until its limit, and the remedy; empty: neither output nor script shows that.
+
+    MPICH's ``mpiexec`` mostly complains when it is ended, and not always.
+    """
     raised = [match["what"] for match in _RAISED.finditer(error)]
     if raised and tasks > 1:
         return (
             f"a rank ended with {raised[-1][:200]}, and the others may have waited for it: "
             "'mpirun python3 -m mpi4py PROGRAM' ends all of them then"
         )
-    if _MPICH.search(error):
+    if _MPICH.search(error) or _MPICH_BY_NAME.search(script, 0, _MOST_CHARACTERS):
         return (
             "if its output is complete, it hung in MPI_Finalize, as MPICH 4.0 may: link or preload mpich_finalize.c "
             "(docs/guide/launchers.md), or use Open MPI"

@@ -52,16 +52,23 @@ Traceback (most recent call last):
                   ^^^^^^^^^^^^^^^^^^^^^^^^
 ValueError: boom
 """
+SCRIPT = "#!/bin/sh\nexec mpirun ./prog\n"
 MPICH = "[mpiexec@node1] HYDT_bscu_wait_for_completion (tools/bootstrap/utils/bscu_wait.c:73): one of the processes\n"
 
 
 def test_time_out_after_a_ranks_exception_names_it_and_mpi4pys_runner() -> None:
-    told = cause_of_time_out(f"starting\n{RAISED}", 2)
+    told = cause_of_time_out(f"starting\n{RAISED}", 2, SCRIPT)
     assert told.startswith("a rank ended with ValueError: boom, and the others may have waited for it: ")
     assert "'mpirun python3 -m mpi4py PROGRAM'" in told
-    assert cause_of_time_out(RAISED, 1) == ""
+    assert cause_of_time_out(RAISED, 1, SCRIPT) == ""
 
 
-def test_time_out_under_mpich_names_the_hang_in_finalize_and_its_remedy() -> None:
-    assert "it hung in MPI_Finalize, as MPICH 4.0 may: link or preload mpich_finalize.c" in cause_of_time_out(MPICH, 4)
-    assert cause_of_time_out("[mpirun] nothing\nValueError: no traceback\n", 4) == ""
+@pytest.mark.parametrize(("error", "script"), [(MPICH, SCRIPT), ("", "#!/bin/sh\nexec mpiexec.mpich ./prog\n")])
+def test_time_out_under_mpich_names_the_hang_in_finalize_and_its_remedy(error: str, script: str) -> None:
+    told = cause_of_time_out(error, 4, script)
+    assert "it hung in MPI_Finalize, as MPICH 4.0 may: link or preload mpich_finalize.c" in told
+
+
+def test_time_out_without_a_sign_of_a_hang_names_none() -> None:
+    script = "#!/bin/sh\n# not mpiexec.mpich\nexec mpirun ./prog\n"
+    assert cause_of_time_out("[mpirun] nothing\nValueError: no traceback\n", 4, script) == ""

@@ -1,5 +1,6 @@
 """``cosched submit``: hand a job script to the service."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -45,6 +46,12 @@ _FOREIGN: Final = {
     "--wrap": "a script, or - for standard input",
     "--parsable": "--json",
 }
+
+#: Options of theirs that have no counterpart here.
+_NOTHING_LIKE: Final = re.compile(
+    "-[ACGabdpqwx]|--(account|array|begin|constraint|deadline|dependency|exclude|exclusive|gpus|gres|mail-type|mail-user"
+    "|nodelist|partition|qos|signal)"
+)
 
 #: A field of the submission -> the option that sets it, for what the service refuses.
 _OPTIONS: Final = {
@@ -119,6 +126,9 @@ class _Command(click.Command):
         except click.NoSuchOption as error:
             if same := _FOREIGN.get(error.option_name):
                 raise BadInput(error.option_name, "an option of another batch system", same) from None
+            if _NOTHING_LIKE.fullmatch(error.option_name):
+                found = "an option of another batch system, without a counterpart here"
+                raise BadInput(error.option_name, found, "options that 'cosched submit --help' lists") from None
             raise
 
 

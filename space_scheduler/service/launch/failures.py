@@ -20,6 +20,7 @@ def failure_of(end: Ended, launch: LaunchAttempt) -> Failure:
         return Failure(found.message, found.node or end.node, found.rank, found.tail or lines)
     message = end.message or end.outcome.value
     if end.outcome is JobState.TIMED_OUT:
-        cause = cause_of_time_out(end.error_tail.decode(errors="replace"), sum(peer.tasks for peer in launch.peers))
+        error, tasks = end.error_tail.decode(errors="replace"), sum(peer.tasks for peer in launch.peers)
+        cause = cause_of_time_out(error, tasks, launch.record.submission.script)
         message = f"{message}; {cause}" if cause else message
     return Failure(message, end.node, tail=lines)

@@ -98,7 +98,7 @@ class Guard:
                 shown.end,
                 shown.ended,
                 shown.has,
-                self._limiter.status_fields,
+                lambda: {**self._limiter.status_fields(), **self._decoys.status_fields(), "can": self._can},
                 self._tell_desk,
             ),
         )

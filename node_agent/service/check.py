@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -177,13 +177,23 @@ def _enforcement(config: NodeConfig) -> Iterator[Finding]:
     except (GuardGone, GuardRefused) as error:
         busy = "another agent is connected" in str(error)
         yield Finding("guard", "ok" if busy else "fail", f"serves this node's agent at {path}" if busy else str(error))
-        can = what_can(config)  # with the rights of whoever asks
+        told = _told_at_the_desk(config) if busy else {}
+        can = told.get("can") or what_can(config)  # the guard's own word, else what the caller's rights allow
+        decoys = (told.get("decoys") or {}).get("problem", decoys)
     for capability, answer in can.items():
         held = answer == _YES or (capability == "cgroups" and answer in _KINDS)
         yield Finding(capability, "ok" if held else "warn", answer)
     if decoys:
         decoys = f"{decoys}: beside a ceiling the owner's processes may wait for a tick when they wake each other"
     yield Finding("hand-offs", "warn" if decoys else "ok", decoys or "decoys, while a ceiling is in force")
+
+
+def _told_at_the_desk(config: NodeConfig) -> dict[str, Any]:
+    """What a guard that serves its agent tells at the desk's socket, in full to root alone; empty without an answer."""
+    try:
+        return ask(Path(config.paths.run) / SOCKET.name, {"do": "status"})
+    except Failed:
+        return {}
 
 
 def _disks() -> Finding:

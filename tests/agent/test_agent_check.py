@@ -14,6 +14,7 @@ import pytest
 from kit.agents import DEADLINE_S, Cluster, until
 
 from cosched.config.node import load_node
+from node_agent.guard.client import GuardClient
 from node_agent.service import check
 from node_agent.service.card import Card, card_of, listens_asleep
 from node_agent.service.check import findings
@@ -43,6 +44,22 @@ async def test_everything_is_looked_at_and_named(cluster: Cluster) -> None:
         assert found[what]["level"] == ("ok" if found[what]["found"] == "yes" else "warn")
     assert found["hand-offs"]["level"] == "warn"
     assert "not asked for (cgroup.decoys)" in found["hand-offs"]["found"]
+
+
+async def test_check_beside_a_running_agent_has_the_guards_own_word(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It tried with its own rights what the guard enforces, and warned of 13 things that were enforced."""
+    node = cluster.node("a", start=False)
+    node.start_guard()
+    config = load_node(node.config)
+    await until((node.run / "guard.sock").exists, "the guard")
+    alone = [each for each in await asyncio.to_thread(lambda: [*check._enforcement(config)]) if each.what != "guard"]
+    monkeypatch.setattr(check, "what_can", lambda config: pytest.fail("tried with the rights of the check"))
+    with GuardClient(str(node.run / "guard.sock")):  # an agent's connection
+        beside = await asyncio.to_thread(lambda: [*check._enforcement(config)])
+    assert beside[0].found == f"serves this node's agent at {node.run}/guard.sock"
+    assert beside[1:] == alone
 
 
 @pytest.mark.parametrize(

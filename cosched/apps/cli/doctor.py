@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
 
@@ -293,5 +292,17 @@ def _programs() -> Iterator[Check]:
     except (OSError, subprocess.TimeoutExpired) as error:
         yield Check("mpi", "warn", f"{mpirun} does not run: {error}", advice)
         return
-    with_python = "with" if find_spec("mpi4py") else "without"
-    yield Check("mpi", "ok", f"{mpirun}: {version[0] if version else 'unknown version'}; Python {with_python} mpi4py")
+    yield Check("mpi", "ok", f"{mpirun}: {version[0] if version else 'unknown version'}; {_mpi4py()}")
+
+
+def _mpi4py() -> str:
+    """Whether the Python that jobs of this user start has mpi4py: the first on PATH, which jobs are given."""
+    python = shutil.which("python3")
+    if python is None:
+        return "no python3 on PATH"
+    program = "import importlib.util as u, sys; sys.exit(u.find_spec('mpi4py') is None)"
+    try:
+        without = subprocess.run([python, "-c", program], capture_output=True, timeout=20, check=False, cwd="/")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{python} does not run: {error}"
+    return f"{python} {'without' if without.returncode else 'with'} mpi4py"

@@ -256,6 +256,18 @@ def test_doctor_without_a_service_says_what_to_do_and_goes_on(cosched: Call) -> 
     assert any("python: 3." in line for line in rest)
 
 
+@pytest.mark.parametrize(("status", "words"), [(0, "with mpi4py"), (1, "without mpi4py")])
+def test_doctor_asks_the_python_on_path_for_mpi4py(
+    status: int, words: str, cosched: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asked its own Python, which jobs do not use."""
+    for name, line in {"mpirun": "echo mpirun 1", "python3": f"exit {status}"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert f"{tmp_path}/python3 {words}" in cosched("doctor").out
+
+
 def test_doctor_tells_soon_of_a_service_that_hangs(
     cosched: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

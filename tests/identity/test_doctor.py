@@ -64,6 +64,15 @@ def test_uid_that_all_nodes_have_is_compared_with_the_schedulers_host() -> None:
     assert "nodes refuse his jobs" in found.advice
 
 
+def test_user_who_could_not_be_looked_up_has_no_other_uid() -> None:
+    """Its uid -1 was compared with the others', so that root had two where a home was slow."""
+    slow = AccountDoc(-1, -1, "", "cannot be looked up: the user database, or a home, does not answer")
+    (found,) = problems(node("n1", ada=ADA), node("n2", ada=slow))
+    assert (found.what, found.level) == ("user ada", "warn")
+    assert found.found == "on n2: cannot be looked up: the user database, or a home, does not answer"
+    assert "name service" in found.advice
+
+
 def test_a_slow_answer_is_no_wrong_clock_and_silence_is_told() -> None:
     assert problems(node("n1", clock_s=4.0, trip_s=5.0, ada=ADA)) == []
     (found,) = problems(node("n1", ada=ADA), silent=("n2", "n3"))

@@ -86,11 +86,19 @@ def _apart_s(node: NodeSurvey) -> float:
 def _user(user: str, nodes: list[NodeSurvey], uids: dict[str, int] | None) -> Iterator[Check]:
     """``uids`` are those of users on the scheduler's host; None: a service of an earlier version."""
     accounts = {node.name: node.users[user] for node in nodes if user in node.users}
+    unseen: dict[str, list[str]] = {}
+    for name in [name for name, account in accounts.items() if account.uid < 0]:
+        unseen.setdefault(accounts.pop(name).problem, []).append(name)
     missing = [node.name for node in nodes if user not in node.users]
     problems = list(_disagreements(user, accounts, uids))
     if missing:
         advice = f"make the account there, or {user}'s jobs fail on these nodes (the launch says so)"
         problems.append(Check(f"user {user}", "warn", f"not known on {_names(missing)}", advice))
+    for problem, names in unseen.items():
+        advice = (
+            "look at the name service there (nsswitch.conf, sssd, LDAP) and at the homes' file system, and ask again"
+        )
+        problems.append(Check(f"user {user}", "warn", f"on {_names(names)}: {problem}", advice))
     yield from problems
     if not problems and accounts:
         first = next(iter(accounts.values()))

@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 
 from cosched.apps.experiments.desk_under_load import Desk
+from cosched.apps.experiments.in_force import ContractLooks, desks
 from cosched.apps.experiments.site import DESK, PARALLEL, PLAIN, Site, owners_word
 from cosched.errors import BadInput, Failed
 
@@ -46,6 +47,7 @@ class MemoryRun(msgspec.Struct, frozen=True):
     """One run. ``touched``, ``major_faults`` and ``refaults`` (None: nobody counts them) are the owner's, in pages.
 
     ``slowest_s``: the longest that 4 MiB of his took. ``pressed``: the refaults of parallel work (None as above).
+    ``in_force``: for which share of the time the contract was in force (None: not known).
     """
 
     condition: str
@@ -55,6 +57,7 @@ class MemoryRun(msgspec.Struct, frozen=True):
     touched: int
     slowest_s: float
     pressed: int | None
+    in_force: float | None = None
 
 
 class MemoryExperiment:
@@ -111,17 +114,22 @@ class MemoryExperiment:
         site = self._desk.site
         before = _refaults(site, DESK), _refaults(site, side)
         walk = ["walk", "--file", str(working_set), "--seconds", f"{self._seconds:g}"]
-        told = owners_word(
-            site,
-            [sys.executable, "-P", "-m", "cosched.programs.memory", *walk],
-            2 * self._seconds + _PATIENCE_S,
-        )
+        program = [sys.executable, "-P", "-m", "cosched.programs.memory", *walk]
+        with ContractLooks(desks(site.lab) if site.lab else []) as looks:
+            told = owners_word(site, program, 2 * self._seconds + _PATIENCE_S)
         after = _refaults(site, DESK), _refaults(site, side)
         refaults, pressed = (
             None if first is None or last is None else last - first for first, last in zip(before, after, strict=True)
         )
         return MemoryRun(
-            condition, self._swap, told["major_faults"], refaults, told["touched"], told["slowest_s"], pressed
+            condition,
+            self._swap,
+            told["major_faults"],
+            refaults,
+            told["touched"],
+            told["slowest_s"],
+            pressed,
+            looks.share,
         )
 
 

@@ -125,7 +125,7 @@ def test_head_names_the_job_with_one_process_on_each_node_that_cannot_be_folded(
     assert "(job 2 waits for it, " in said(state, 3)
 
 
-def test_head_of_equipartition_names_the_job_beside_whose_minimum_its_own_does_not_fit() -> None:
+def test_head_of_equipartition_names_the_job_whose_end_makes_its_minimum_fit() -> None:
     made = Machine("equipartition")
     made.submit(0, rigid(1, 8, 90), rigid(2, 4, 20), rigid(3, 8, 10))
     assert said(made.state, 3) == (
@@ -136,7 +136,7 @@ def test_head_of_equipartition_names_the_job_beside_whose_minimum_its_own_does_n
     assert "waits" not in said(made.state, 1)
 
 
-def test_job_that_gives_nothing_back_and_the_one_that_waits_for_it_name_each_other() -> None:
+def test_waiting_job_and_the_one_that_has_not_shrunk_name_each_other() -> None:
     """The first comes to no safe point: it was told to shrink, and has not answered."""
     state = SchedulerState(resolve("equipartition"))
     nodes = [ev.NodeJoined(Node(name, 1, 100)) for name in "abcd"]

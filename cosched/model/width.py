@@ -32,10 +32,10 @@ class Rigid(msgspec.Struct, frozen=True, gc=False):
 class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="range"):
     """From ``least`` to ``most`` processes, both at least 1; where ``sizes`` are given, one of them, rising.
 
-    ``speeds`` says how fast the job is with each of the sizes, in any unit, as whole numbers above 0; without it, twice
-    as many processes do twice as much. A ``malleable`` job can be given another width while it runs, a moldable one
-    only when it starts. An evolving job asks for others itself: for up to ``ask_more`` above ``most`` and up to
-    ``ask_fewer`` below ``least``.
+    ``speeds`` says how fast the job is with each of the sizes, in any unit, as whole numbers above 0; without
+    ``sizes``, with each number that it can have or ask for. Without it, twice as many processes do twice as much. A
+    ``malleable`` job can be given another width while it runs, a moldable one only when it starts. An evolving job asks
+    for others itself: for up to ``ask_more`` above ``most`` and up to ``ask_fewer`` below ``least``.
 
     A ``resident`` job is a malleable one that can add no process while it runs, as a program of MPI: it starts with as
     many as it can ever have (:meth:`present`) and keeps them, on their nodes, until it ends. Its width is how many of
@@ -56,7 +56,9 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="rang
 
     def speed(self, procs: int) -> int:
         """How fast the job is with so many processes, in the same unit for all of its sizes."""
-        return self.speeds[self.sizes.index(procs)] if self.speeds else procs
+        if not self.speeds:
+            return procs
+        return self.speeds[self.sizes.index(procs) if self.sizes else procs - self.least + self.ask_fewer]
 
     def allows(self, procs: int) -> bool:
         """Whether the job can have so many processes."""
@@ -98,8 +100,9 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="rang
             return f"sizes {self.sizes} do not rise"
         if self.sizes and not (self.least <= self.sizes[0] and self.sizes[-1] <= self.most):
             return f"sizes {self.sizes} are not all from {self.least} to {self.most}"
-        if self.speeds and (len(self.speeds) != len(self.sizes) or min(self.speeds) < 1):
-            return f"speeds {self.speeds} for sizes {self.sizes}"
+        count = len(self.sizes) or self.most + self.ask_more - self.least + self.ask_fewer + 1
+        if self.speeds and (len(self.speeds) != count or min(self.speeds) < 1):
+            return f"speeds {self.speeds} for {self.sizes or f'{count} numbers of processes'}"
         return None
 
 

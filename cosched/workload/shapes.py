@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from fractions import Fraction
+from itertools import accumulate
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -264,18 +265,20 @@ def _range(line: Line, logged: int, most: int, speed_up: SpeedUp | None) -> Rang
         return None
     more = sum(ask.procs for ask in line.asks if ask.procs > 0)  # any of them may be refused
     fewer = -sum(ask.procs for ask in line.asks if ask.procs < 0)
+    if fewer >= least:  # then it gives back at most what leaves it what it would have with all granted
+        fewer = -min(accumulate((ask.procs for ask in line.asks), initial=0))
     if fewer >= least:
         raise BadInput(f"{line.where}: evolve", f"{fewer} processes fewer of {least}", "one that is left at least")
     if speed_up is None:
         return Range(least, largest, sizes, (), malleable, more, fewer, line.resident)
-    if more or fewer:
-        raise BadInput(f"{line.where}: evolve", "with --speed-up", "evolving jobs of linear speed-up")
-    if not sizes and largest - least >= _MOST_SPEEDS:
-        found = f"{largest - least + 1} sizes, each with a speed of its own"
+    widths = range(least - fewer, largest + more + 1)
+    if not sizes and len(widths) > _MOST_SPEEDS:
+        found = f"{len(widths)} sizes, each with a speed of its own"
         raise BadInput(line.where or "--speed-up", found, f"at most {_MOST_SPEEDS}, or linear speed-up")
-    sizes = sizes or tuple(range(least, largest + 1))
-    speeds = tuple(speed_up(size) for size in sizes)
-    return Range(least, largest, sizes, speeds, malleable, resident=line.resident)
+    if not line.asks:
+        sizes = sizes or tuple(widths)
+    speeds = tuple(speed_up(size) for size in sizes or widths)
+    return Range(least, largest, sizes, speeds, malleable, more, fewer, line.resident)
 
 
 def _count(text: str, where: str, least: int = 1) -> int:

@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import starmap
@@ -15,7 +15,7 @@ from cosched.errors import Failed
 from cosched.model.allocation import Allocation
 from cosched.model.job import COMPLETED, TIMED_OUT, Job, JobState
 from cosched.model.time import FOREVER_US
-from cosched.workload.rules import Shaped, Tasks, Workload
+from cosched.workload.rules import Ask, Shaped, Tasks, Workload
 from cosched.workload.schedule import Holding
 from space_scheduler.machine.events import (
     Boundary,
@@ -29,7 +29,17 @@ from space_scheduler.machine.events import (
     ResizeAsked,
     TimerDue,
 )
-from space_scheduler.machine.instructions import Instruction, Kill, RateChanged, Resize, SetAside, SetTimer, Start, Tell
+from space_scheduler.machine.instructions import (
+    Answer,
+    Instruction,
+    Kill,
+    RateChanged,
+    Resize,
+    SetAside,
+    SetTimer,
+    Start,
+    Tell,
+)
 from space_scheduler.progress import ALONE_PPM, Rate, end_us, moves_data
 from space_scheduler.reasons import Reason, Why
 
@@ -110,6 +120,9 @@ class Run:
         #: Of evolving jobs, how many of their requests have been made, and the entry of the next one.
         self.asked: dict[int, int] = {}
         self.ask_entry: dict[int, int] = {}
+        #: How many processes more each was given, and that with those that it asks for.
+        self.given: Counter[int] = Counter()
+        self.grown: Counter[int] = Counter()
         for row, shaped in enumerate(workload.shapes):
             if shaped is not None:  # not rounded up to microseconds
                 self.run_us[row] = Fraction(shaped.work_us, shaped.shape.speed(int(workload.procs[row])))
@@ -123,7 +136,7 @@ class Run:
         yield 0, _BOUNDARY
         submissions, agenda, sequential = self.submissions, self.agenda, self.sequential
         while True:
-            if self.end_entry:
+            if self.end_entry or self.ask_entry:
                 self._pass_over()
             next_end_us = agenda[0][0] if agenda else FOREVER_US
             next_us = submissions.next_us if submissions.next_us < next_end_us else next_end_us
@@ -150,12 +163,13 @@ class Run:
                     del self.rows[event.job_id]
                 elif isinstance(event, ResizeAsked):
                     self.asked[event.job_id] = self.asked.get(event.job_id, 0) + 1
+                    self.grown[event.job_id] += event.procs
                     self._enter_ask(event.job_id)
                 if self.truth is not None:
                     yield from self.truth.follow(event, now_us)
                 if sequential:
                     yield from self._passes(now_us)
-                if self.end_entry:
+                if self.end_entry or self.ask_entry:
                     self._pass_over()
             if self.timer_us <= now_us:
                 self.timer_us = FOREVER_US
@@ -215,6 +229,8 @@ class Run:
                 self.again = True
                 self.resize(instruction, now_us)
                 launched.append(JobResized(instruction.job_id))
+            elif isinstance(instruction, Answer):
+                self._answered(instruction)
             elif isinstance(instruction, Kill):
                 self.again = True
                 self.end_entry[instruction.job_id] = -1
@@ -253,7 +269,8 @@ class Run:
             self.end_entry[start.job.id] = self.entries
             self.paced.pop(start.job.id, None)
         if start.job.shape is not None:
-            self.asked.pop(start.job.id, None)
+            for of_before in (self.asked, self.given, self.grown):
+                of_before.pop(start.job.id, None)
             self._enter_ask(start.job.id)
 
     def resize(self, resize: Resize, now_us: int) -> None:
@@ -287,14 +304,39 @@ class Run:
         if job_id in self.ask_entry:
             self._enter_ask(job_id)
 
+    def _answered(self, answer: Answer) -> None:
+        """An evolving job knows what it was given of what it asked for; what it waits for it still asks for."""
+        if not answer.waits:
+            self.grown[answer.job_id] = self.given[answer.job_id] = self.given[answer.job_id] + answer.given
+            self._enter_ask(answer.job_id)
+        else:
+            self.given[answer.job_id] += answer.given
+
+    def _next_ask(self, job_id: int, asks: Sequence[Ask], ask_fewer: int) -> Ask | None:
+        """An evolving job's next request: it gives back no more than its shape lets it ask for.
+
+        What it asked for before may have been refused. A request that is nothing then is passed over. None: there is no
+        further one.
+        """
+        for at in range(self.asked.get(job_id, 0), len(asks)):
+            part, procs = asks[at]
+            if procs < 0:
+                procs = min(0, max(procs, -ask_fewer - self.grown[job_id]))
+            if procs:
+                self.asked[job_id] = at
+                return Ask(part, procs)
+        return None
+
     def _enter_ask(self, job_id: int) -> None:
         """Enter when an evolving job makes its next request, if its rate stays and it does not end before."""
-        row, done = self.rows[job_id], self.asked.get(job_id, 0)
+        row = self.rows[job_id]
         shaped = self.workload.shapes[row] if self.workload.shapes else None
-        if shaped is None or done >= len(shaped.asks):
+        if shaped is None or not shaped.asks:
             return
         self.ask_entry[job_id] = -1
-        part, procs = shaped.asks[done]
+        if (request := self._next_ask(job_id, shaped.asks, shaped.shape.ask_fewer)) is None:
+            return
+        part, procs = request
         all_us = Fraction(shaped.work_us, shaped.shape.speed(int(self.workload.procs[row])))
         work, since_us, rate_ppm = self._settled(job_id, 0)
         before = work - (self.run_us[row] - all_us * part) * ALONE_PPM  # of its own work, not of what its limit leaves

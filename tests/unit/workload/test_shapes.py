@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kit.loads import J, workload
+from kit.loads import SECOND, J, workload
 
 from cosched.errors import BadInput
 from cosched.model.sizes import contradiction, parse_sizes
 from cosched.workload import shapes, speedups
+from space_scheduler.plugins import resolve
+from space_scheduler.simulator.host import simulate
 
 Answer = TypeVar("Answer")
 HEAD = "job_id,class,sizes,min,max,components,evolve,fold"
@@ -84,6 +86,28 @@ def test_a_line_that_does_not_go_with_its_job(line: tuple[str, str], tmp_path: P
         shapes.apply(workload(8, [J(0, 4, 10)]), shapes.read(path))
     assert caught.value.where.startswith(f"{path}:2")
     assert BAD_THERE[line] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("procs", "model", "asks", "end_s", "held"),
+    [
+        (16, "linear", "25%:+4;75%:-4", 120, [4, 8, 4]),
+        (16, "amdahl:0.5", "25%:+4;75%:-4", 152, [4, 8, 4]),
+        (6, "linear", "25%:+4;75%:-4", 160, [4]),  # refused: it has nothing to give back
+        (6, "amdahl:0.5", "25%:+4;75%:-4", 160, [4]),
+        (6, "linear", "25%:+4;50%:-4;75%:-2;75%:+2", 200, [4, 2, 4]),  # 2 fewer is what the file has at the least
+        (16, "linear", "25%:-2;75%:+2", 240, [4, 2, 4]),
+    ],
+)
+def test_evolving_job_grows_and_gives_back(
+    procs: int, model: str, asks: str, end_s: int, held: list[int], tmp_path: Path
+) -> None:
+    path = tmp_path / "shapes.csv"
+    path.write_text(f"job_id,min,max,evolve\n0,4,4,{asks}\n")
+    load = shapes.apply(workload(procs, [J(0, 4, 160)]), shapes.read(path), speed_up=speedups.parse(model))
+    found = simulate(load, resolve("equipartition"))
+    assert found.end_us[0] == pytest.approx(end_s * SECOND, abs=50)
+    assert [each.procs for each in found.holdings or ()] == held
 
 
 def test_good_lines(tmp_path: Path) -> None:

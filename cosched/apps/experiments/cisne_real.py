@@ -71,7 +71,7 @@ def plan(
 
     ``elsewhere``: experiments' seeds that were begun on other machines, which are left as they are.
     """
-    have = {(each.experiment, each.policy, each.mode, each.workload, each.seed) for each in made}
+    have = {(each.experiment, each.policy, each.mode, each.workload, each.seed) for each in made if each.is_current}
     found: list[Planned] = []
     for name in dict.fromkeys(experiments):
         begun = max((each.seed for each in made if each.experiment == name), default=0)

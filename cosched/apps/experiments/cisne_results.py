@@ -7,10 +7,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from cosched.apps.experiments import cisne_pairs
+from cosched.apps.experiments.cisne_trial import COSCHEDULING as COSCHEDULING_LAB
 from cosched.apps.experiments.cisne_trial import RealJob, Trial
 from cosched.apps.replicate import claims as judging
-from cosched.apps.replicate.cisne import claims, figures, tables
+from cosched.apps.replicate.cisne import claims, figures, setup, tables
+from cosched.apps.replicate.cisne.claims import Compared
 from cosched.apps.replicate.cisne.setup import POLICIES, WORKLOADS, Measured
+from cosched.apps.replicate.claims import Claim, Premise, Region
 from cosched.apps.replicate.paired import relative_difference
 from cosched.apps.replicate.papers import TITLES
 from cosched.apps.replicate.result import Plot, Result
@@ -32,11 +35,6 @@ class Case(NamedTuple):
     size: judging.Predicate | None = None
 
 
-#: Why the size of an effect is not the paper's to compare with; its direction is.
-_NOT_THE_PAPERS: Final = (
-    "another experiment than the paper's: two nodes instead of 16, another load, and ranks that poll while they wait, "
-    "where the paper's tasks sleep"
-)
 #: On two nodes of which one has an owner Uniform would have all tasks of a job on the other: it does not ask here where
 #: owners are.
 CASES: Final = (
@@ -66,6 +64,7 @@ def judged(
         raise Failed("no trial was made" + "".join(f"; {what}: {why}" for what, why in refused.items()))
     result = Result("cisne", f"{TITLES['cisne']} (real runs)", {"real": True, "hows": list(hows)})
     result.tables["jobs"] = _jobs(trials)
+    trials = _of_now(trials)
     _modes([each for each in trials if each.experiment == COSCHEDULING], result)
     _policies([each for each in trials if each.experiment != COSCHEDULING], result)
     _latency(waits_ms, result)
@@ -73,6 +72,26 @@ def judged(
     for name in dict.fromkeys(each.experiment for each in trials):
         result.notes.append(_distortion(name, [each for each in trials if each.experiment == name]))
     return result
+
+
+def _of_now(trials: Sequence[Trial]) -> list[Trial]:
+    """The trials without those of a load of before where there are any of the load of now."""
+    now = {(each.experiment, each.workload) for each in trials if each.is_current}
+    return [each for each in trials if each.is_current or (each.experiment, each.workload) not in now]
+
+
+def _load(trials: Sequence[Trial], workload: str) -> Premise:
+    """That a workload's trials have the paper's time between arrivals; true where there are none."""
+    paper = WORKLOADS[workload]
+    found = next((each.arrivals for each in trials if each.workload == workload), paper)
+    return Premise(f"{workload}: time between arrivals over execution time", found, Region(paper, paper))
+
+
+def _size(workload: str, arrivals: float) -> list[Premise]:
+    """What the size of an effect rests on, beside its direction: the paper's nodes, and their load within a tenth."""
+    cluster, paper = COSCHEDULING_LAB, setup.load(WORKLOADS[workload])
+    load = Premise("load", cluster.load(arrivals), Region(round(0.9 * paper, 3), round(1.1 * paper, 3)))
+    return [Premise("nodes", cluster.nodes, Region(setup.NODES, setup.NODES)), load]
 
 
 def _modes(trials: Sequence[Trial], result: Result) -> None:
@@ -93,9 +112,11 @@ def _modes(trials: Sequence[Trial], result: Result) -> None:
         ccs = _against(_values(trials, "execution_s", case.policy, case.workload, Mode.CCS), base)
         name = f"{case.policy}, {case.workload}"
         cases = {} if ccs is None else {name: ccs}
-        result.claims.append(judging.judge_every(case.direction, cases))
+        load = _load(trials, case.workload)
+        result.claims.append(judging.under([load], judging.judge_every(case.direction, cases)))
         if case.size is not None:
-            result.claims.append(judging.not_comparable(case.size, _NOT_THE_PAPERS, ccs))
+            premises = [*_size(case.workload, load.found), load]
+            result.claims.append(judging.under(premises, judging.judge_every(case.size, cases)))
     result.tables["figure7"] = times
     if times.rows:
         result.plots["figure7"] = Plot(lambda axes: figures.modes(axes, times), (9.0, 5.0))
@@ -113,23 +134,33 @@ def _policies(trials: Sequence[Trial], result: Result) -> None:
     if cells:
         result.plots["figure8"] = Plot(lambda axes: figures.users(axes, users), (9.0, 5.0))
         result.plots["figure9"] = Plot(lambda axes: figures.makespans(axes, makespans), (9.0, 4.5))
-    for claim, what, pairs, loads in claims.COMPARED:
-        cases = {}
-        for load, (policy, base) in product(loads, pairs):
-            ours, others = (_values(trials, what, each, load, Mode.CCS) for each in (policy, base))
-            if (found := _against(ours, others)) is not None:
-                cases[f"{policy} against {base}, {load}"] = found
-        result.claims.append(judging.judge_every(claim, cases))
+    for compared in claims.COMPARED:
+        result.claims.append(_compared(trials, compared))
     dit, sit = (_values(trials, "makespan_s", "uniform-hard", load, Mode.CCS) for load in ("DIT", "SIT"))
     same = _against(dit, sit)
     result.claims.append(
         judging.cannot_judge(claims.MAKESPAN_HARD, "no case to judge")
         if same is None
-        else judging.judge(claims.MAKESPAN_HARD, same)
+        else judging.under([_load(trials, load) for load in WORKLOADS], judging.judge(claims.MAKESPAN_HARD, same))
     )
     pairs_found, told = cisne_pairs.compare(trials)
     result.tables["pairs"] = pairs_found
     result.notes += told
+
+
+def _compared(trials: Sequence[Trial], compared: Compared) -> Claim:
+    """A claim on policies over the workloads whose load is the paper's; where none is, not comparable."""
+    claim, what, pairs, loads = compared
+    premises = {load: _load(trials, load) for load in loads}
+    fit = [load for load, each in premises.items() if each.holds]
+    cases = {}
+    for load, (policy, base) in product(fit or loads, pairs):
+        ours, others = (_values(trials, what, each, load, Mode.CCS) for each in (policy, base))
+        if (found := _against(ours, others)) is not None:
+            cases[f"{policy} against {base}, {load}"] = found
+    left_out = [f"left out: {each}" for load, each in premises.items() if fit and load not in fit]
+    made = judging.judge_every(claim, cases, "; ".join(left_out))
+    return made if fit else judging.under(premises.values(), made)
 
 
 def _latency(waits_ms: Mapping[tuple[int, str], Sequence[float]], result: Result) -> None:

@@ -54,6 +54,10 @@ class Cluster(NamedTuple):
     pin: bool = False
     cap: bool = False
 
+    def load(self, ratio: float) -> float:
+        """Work that comes, as a part of what its nodes can do meanwhile, as :func:`setup.load`."""
+        return sum(self.widths) / len(self.widths) / (self.nodes * ratio)
+
     @property
     def widths(self) -> list[int]:
         """How many tasks its jobs have."""
@@ -64,6 +68,10 @@ class Cluster(NamedTuple):
 COSCHEDULING: Final = Cluster("coscheduling", 2, 1, 8, 0.03, "W", pin=True)
 #: The paper's sixteen nodes, each with its part of this machine and no more.
 POLICIES: Final = Cluster("policies", 16, 4, 16, 0.07, "S", cap=True)
+
+
+#: The ratios of trials that do not tell theirs.
+EARLIER: Final = {"SIT": 0.2, "DIT": 1.0}
 
 
 class RealJob(msgspec.Struct, frozen=True):
@@ -84,7 +92,8 @@ class Trial(msgspec.Struct, frozen=True):
     ``in_force``: for which share of it the contract was in force at desks with a user (None: not known).
 
     ``rates``: for "program tasks" the iterations in a second alone, and the seconds of a start; ``drift``: by how much
-    faster programs ran alone when this trial was made than when its seed's iterations were worked out.
+    faster programs ran alone when this trial was made than when its seed's iterations were worked out. ``ratio``: mean
+    time between arrivals over mean execution time; None: of before it was kept (:data:`EARLIER`).
     """
 
     experiment: str
@@ -99,6 +108,17 @@ class Trial(msgspec.Struct, frozen=True):
     others: float = 0.0
     in_force: float | None = None
     drift: float = 0.0
+    ratio: float | None = None
+
+    @property
+    def arrivals(self) -> float:
+        """Mean time between arrivals over mean execution time."""
+        return EARLIER[self.workload] if self.ratio is None else self.ratio
+
+    @property
+    def is_current(self) -> bool:
+        """Whether its workload is that of now."""
+        return self.arrivals == setup.WORKLOADS[self.workload]
 
     @property
     def measured(self) -> setup.Measured:
@@ -174,7 +194,8 @@ def run(
         for want, job in zip(wanted, ended, strict=True)
     ]
     took_s = round(time.monotonic() - began_s, 1)
-    return Trial(cluster.experiment, policy, mode, workload, seed, dict(alone), jobs, took_s, *taken)
+    ratio = setup.WORKLOADS[workload]
+    return Trial(cluster.experiment, policy, mode, workload, seed, dict(alone), jobs, took_s, *taken, ratio=ratio)
 
 
 class _Wanted(NamedTuple):

@@ -1,18 +1,20 @@
 """What real runs of jobs that change shape say: tables, the simulator's prediction beside them, and verdicts."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from cosched.apps.experiments.reshaped_trial import Trial
+from cosched.apps.experiments.run_log import MACHINE
 from cosched.apps.play.results import PlayedJob
 from cosched.apps.replicate import claims as judging
 from cosched.apps.replicate.adaptive import claims as adaptive
 from cosched.apps.replicate.adaptive.setup import EQUIPARTITION
 from cosched.apps.replicate.bfm import claims as bfm
 from cosched.apps.replicate.bfm.setup import BFA, BFM, FIFO
-from cosched.apps.replicate.claims import Claim, Predicate
+from cosched.apps.replicate.claims import Claim, Predicate, Premise, Region
 from cosched.apps.replicate.paired import difference, relative_difference
 from cosched.apps.replicate.papers import TITLES
 from cosched.apps.replicate.result import Result
@@ -25,10 +27,8 @@ ALL: Final = "all"
 _FOLDED: Final = "folded"
 #: Planned run times above so many starts.
 _MOSTLY_WORK: Final = 2.0
-_NOT_THE_PAPERS: Final = (
-    "the interval is wider than the range, and it is another machine than the paper's under another load: starts do "
-    "not scale, and processors share CPUs"
-)
+#: A machine's cores, as ``run_log.machine`` has them.
+_CORES: Final = re.compile(r", (\d+) x ")
 #: What a trial is measured by, of the jobs of a class.
 Measure = Callable[[Trial, str], float]
 
@@ -41,7 +41,8 @@ def judged(
         raise Failed("no trial was made" + "".join(f"; {what}: {why}" for what, why in refused.items()))
     result = Result(paper, f"{TITLES[paper]} (real runs)", {"real": True, "hows": list(hows)})
     result.tables |= {"runs": _runs(trials), "means": _means(trials), "predictions": _predictions(trials)}
-    result.claims += _adaptive(trials) if paper == "adaptive" else _bfm(trials)
+    there = _processors(trials, hows)
+    result.claims += _adaptive(trials, there) if paper == "adaptive" else _bfm(trials, there)
     result.notes += [f"not run: {what}: {why}" for what, why in refused.items()]
     result.notes += _notes(trials)
     return result
@@ -185,22 +186,28 @@ def _claim(predicate: Predicate, found: Interval | None) -> Claim:
     return judging.judge(predicate, found)
 
 
-def _sized(predicate: Predicate, found: Interval | None) -> Claim:
-    """A size is judged where its interval is no wider than the range that the paper gives."""
-    if found is not None and found.high - found.low <= predicate.region.high - predicate.region.low:
-        return judging.judge(predicate, found)
-    return judging.not_comparable(predicate, _NOT_THE_PAPERS, found)
+def _processors(trials: Sequence[Trial], hows: Sequence[Mapping[str, Any]]) -> list[Premise]:
+    """That the processors are there: each has a core of the machine. Nothing where no machine is told."""
+    cores = [int(found[1]) for how in hows if (found := _CORES.search(how.get(MACHINE, "")))]
+    share = max(each.procs for each in trials) / min(cores) if cores else 1.0
+    return [Premise("processors for each core", share, Region(high=1.0))]
 
 
-def _adaptive(trials: Sequence[Trial]) -> list[Claim]:
+def _sized(trials: Sequence[Trial], predicate: Predicate, found: Interval | None, there: Sequence[Premise]) -> Claim:
+    """A size rests on the processors, and on the paper's high load, as it was asked for."""
+    load = Premise("load asked", float(np.mean([asked(each) for each in trials])), Region(0.9, 1.1))
+    return judging.under([*there, load], _claim(predicate, found))
+
+
+def _adaptive(trials: Sequence[Trial], there: Sequence[Premise]) -> list[Claim]:
     pair = _paired(trials, allocated, EQUIPARTITION, TRADITIONAL, ALL)
     return [
-        _claim(adaptive.REAL_RESPONSE, _against(trials, response_s, EQUIPARTITION, TRADITIONAL)),
+        judging.under(there, _claim(adaptive.REAL_RESPONSE, _against(trials, response_s, EQUIPARTITION, TRADITIONAL))),
         _claim(adaptive.REAL_UTILISATION, None if pair is None else difference(*pair)),
     ]
 
 
-def _bfm(trials: Sequence[Trial]) -> list[Claim]:
+def _bfm(trials: Sequence[Trial], there: Sequence[Premise]) -> list[Claim]:
     by_class = {kind: _against(trials, response_s, BFM, BFA, kind) for kind in _classes(trials)[1:]}
     cases: dict[str, judging.Measured] = {kind: found for kind, found in by_class.items() if found is not None}
     beaten: dict[str, judging.Measured] = {
@@ -212,8 +219,8 @@ def _bfm(trials: Sequence[Trial]) -> list[Claim]:
     folds = f"{folded} folds in {len(mine)} runs of BFM, {ended} aborts under BFA"
     return [
         judging.judge_every(bfm.REAL_BFM, cases, folds),
-        _sized(bfm.REAL_BFM_LONG, by_class.get(bfm.LONG)),
-        _sized(bfm.REAL_BFM_SHORT, by_class.get(bfm.SHORT)),
+        _sized(trials, bfm.REAL_BFM_LONG, by_class.get(bfm.LONG), there),
+        _sized(trials, bfm.REAL_BFM_SHORT, by_class.get(bfm.SHORT), there),
         judging.judge_every(bfm.REAL_FIFO, beaten),
         judging.judge(bfm.REAL_NOBODY_ABORTED, float(sum(each.aborts for each in mine)), folds)
         if folded

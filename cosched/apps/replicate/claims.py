@@ -3,8 +3,10 @@
 A claim is first a :class:`Predicate`: a quantity, and the :class:`Region` in which it must lie for the claim to hold,
 tolerance included. Predicates are constants of the code, written before the run. The run then measures the quantity,
 with an interval where chance has a part in it: inside the region the claim holds, outside it fails, and where the
-interval straddles the border it is undecided. A claim that fails is a finding. Where the experiment is not the paper's,
-it is not comparable, whatever was measured. A direction ("cuts") and a size ("by about 24 %") are two claims.
+interval straddles the border it is undecided. A claim that fails is a finding. A claim may rest on a :class:`Premise`,
+a number of the run too: that the mechanism was used, that the processors are there, that the load is the paper's. Where
+that does not hold it is not comparable, whatever was measured. A direction ("cuts") and a size ("by about 24 %") are
+two claims.
 
 A claim over k cases is decided at level 0.95 in all, both ways: among many cases some lies outside by chance alone, so
 each is judged by an interval of level 1 - 0.05/k (Bonferroni). The case that decided the verdict is the one reported,
@@ -12,8 +14,9 @@ with that interval.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -70,6 +73,22 @@ class Predicate(msgspec.Struct, frozen=True, kw_only=True):
     paper: float | None = None
 
 
+class Premise(NamedTuple):
+    """What a run must have for a claim to be comparable: a number that it gives, and where that must lie."""
+
+    what: str
+    found: float
+    region: Region
+
+    @property
+    def holds(self) -> bool:
+        """Whether the number lies there."""
+        return self.region.contains(self.found)
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.found:.3g}, not {self.region}"
+
+
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """A judged claim. ``interval`` is that of ``ours`` where chance has a part in it, else None.
 
@@ -120,6 +139,15 @@ def judge_some(predicate: Predicate, measured: Mapping[str, Measured], note: str
 def cannot_judge(predicate: Predicate, why: str) -> Claim:
     """The claim where the run has nothing to say about it."""
     return _claim(predicate, None, Verdict.UNDECIDED, why)
+
+
+def under(premises: Iterable[Premise], claim: Claim) -> Claim:
+    """The claim where all premises hold, or nothing was measured; else not comparable, with those that do not."""
+    broken = [str(each) for each in premises if not each.holds]
+    if not broken or claim.ours is None:
+        return claim
+    note = "; ".join([*broken, claim.note] if claim.note else broken)
+    return msgspec.structs.replace(claim, verdict=Verdict.NOT_COMPARABLE, note=note)
 
 
 def not_comparable(predicate: Predicate, why: str, measured: Measured | None = None) -> Claim:

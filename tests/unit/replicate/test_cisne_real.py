@@ -4,6 +4,7 @@ import json
 from itertools import chain
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cosched.apps.cli.main import main
@@ -14,18 +15,21 @@ from cosched.apps.experiments.cisne_trial import RealJob, Trial
 from cosched.apps.experiments.run_log import RunLog
 from cosched.apps.replicate import result as results
 from cosched.apps.replicate.cisne import claims
-from cosched.apps.replicate.cisne.setup import POLICIES
-from cosched.apps.replicate.claims import Verdict
+from cosched.apps.replicate.cisne.setup import POLICIES, WORKLOADS
+from cosched.apps.replicate.claims import Claim, Verdict
 from cosched.errors import Failed
 
 RATES = {"CG 2": (10.0, 1.5), "BT 2": (0.3, 1.5)}
 
 
-def trial(policy: str, mode: str, workload: str, seed: int, run_s: float, experiment: str = "coscheduling") -> Trial:
+def trial(
+    policy: str, mode: str, workload: str, seed: int, run_s: float, experiment: str = "coscheduling", ratio: float = 0
+) -> Trial:
     """Two jobs, the second of which waits for the first."""
     first = RealJob("CG", "comm", 2, 5.0, 0.0, 1.0, 1.0 + run_s, ["node1", "node2"])
     second = RealJob("BT", "cpu", 2, 5.0, 2.0, 1.0 + run_s, 1.0 + 2 * run_s, ["node1", "node2"])
-    return Trial(experiment, policy, mode, workload, seed, RATES, [first, second], 60.0, 0.001, 0.01)
+    ratio = ratio or WORKLOADS[workload]
+    return Trial(experiment, policy, mode, workload, seed, RATES, [first, second], 60.0, 0.001, 0.01, ratio=ratio)
 
 
 def test_a_trials_measures_are_means_over_its_jobs() -> None:
@@ -45,6 +49,46 @@ def test_ccs_is_held_against_plain_linux_seed_by_seed() -> None:
     assert found[claims.CCS_DIT.id].verdict is Verdict.UNDECIDED
     assert found[claims.MPL_TURNAROUND.id].verdict is Verdict.UNDECIDED
     assert len(found) == len(claims.COMPARED) + len(claims.REAL_ALONE) + 1
+
+
+def test_claims_on_a_load_that_is_not_the_papers_are_not_comparable() -> None:
+    """Trials of before have no ratio, and a DIT of 1, a load of 29 %."""
+
+    def made(ratio: float) -> dict[str, Claim]:
+        trials = [
+            trial("normal", mode, "DIT", seed, seconds + seed, ratio=ratio)
+            for seed in (1, 2, 3)
+            for mode, seconds in (("none", 20.0), ("ccs", 16.0))
+        ]
+        trials += [
+            trial(policy, "ccs", load, seed, seconds + seed, "policies", ratio if load == "DIT" else 0)
+            for policy, seconds in (("uniform-hard", 10.0), ("normal", 20.0))
+            for load in WORKLOADS
+            for seed in (1, 2, 3)
+        ]
+        if ratio == 1:
+            trials = [msgspec.structs.replace(each, ratio=None) for each in trials]
+        return {claim.id: claim for claim in judged(trials, [{}], {}, {}).claims}
+
+    before, now = made(1.0), made(WORKLOADS["DIT"])
+    for claim in (claims.CCS_DIT, claims.MAKESPAN_HARD, claims.HARD_DIT):
+        assert before[claim.id].verdict is Verdict.NOT_COMPARABLE, claim.id
+        assert "DIT: time between arrivals over execution time: 1, not exactly 0.4" in before[claim.id].note
+        assert now[claim.id].verdict is not Verdict.NOT_COMPARABLE, claim.id
+    assert before[claims.HARD_SIT.id] == now[claims.HARD_SIT.id]
+    size = now[claims.CCS_DIT_SIZE.id]
+    assert size.verdict is Verdict.NOT_COMPARABLE
+    assert size.note.startswith("nodes: 2, not exactly 16; load: 2.5, not between 0.656 and 0.802")
+
+
+def test_trials_of_another_load_are_made_anew_and_left_out_of_verdicts() -> None:
+    whole = plan(["policies"], 1, [])
+    made = [trial(each.policy, each.mode, each.workload, 1, 10.0, "policies") for each in whole]
+    old = [msgspec.structs.replace(each, ratio=None) for each in made]
+    assert [each.workload for each in plan(["policies"], 0, old)] == ["DIT"] * len(POLICIES)
+    both = judged([*old, *made], [{}], {}, {})
+    assert all(claim.verdict is not Verdict.NOT_COMPARABLE for claim in both.claims)
+    assert len(both.tables["jobs"].rows) == 2 * len(made) * 2  # the raw data has all
 
 
 def test_policies_are_compared_on_what_both_ran() -> None:

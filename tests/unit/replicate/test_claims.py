@@ -11,6 +11,7 @@ from cosched.apps.replicate.cisne import claims as cisne
 from cosched.apps.replicate.claims import (
     Claim,
     Predicate,
+    Premise,
     Region,
     Verdict,
     cannot_judge,
@@ -18,6 +19,7 @@ from cosched.apps.replicate.claims import (
     judge_every,
     judge_some,
     not_comparable,
+    under,
     verdict,
 )
 from cosched.apps.replicate.result import Result, show
@@ -161,6 +163,18 @@ def test_a_direction_may_hold_whose_size_does_not() -> None:
     assert judge(cisne.CCS_DIT_SIZE, ours).verdict is not Verdict.HOLDS
     assert judge(cisne.CCS_DIT_SIZE, Interval(-0.12, -0.15, -0.09)).verdict is Verdict.FAILS
     assert (cisne.CCS_DIT.paper, cisne.CCS_DIT_SIZE.paper) == (None, -0.24)
+
+
+def test_claim_with_a_broken_premise_is_not_comparable_and_says_which() -> None:
+    used = Premise("windows that expired", 0.0, Region(low=1))
+    there = Premise("processors with a core of their own", 8.0, Region(low=8))
+    judged = judge(cisne.CCS_DIT, Interval(-0.12, -0.20, -0.03), "of 3 seeds")
+    assert under([there], judged) == judged
+    broken = under([used, there], judged)
+    assert (broken.verdict, broken.ours, broken.interval) == (Verdict.NOT_COMPARABLE, judged.ours, judged.interval)
+    assert broken.note == "windows that expired: 0, not at least 1; of 3 seeds"
+    nothing = cannot_judge(cisne.CCS_DIT, "no seed has both")
+    assert under([used], nothing) == nothing
 
 
 def test_an_experiment_that_is_not_the_papers_decides_nothing_and_is_told_so() -> None:

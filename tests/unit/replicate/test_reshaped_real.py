@@ -44,8 +44,9 @@ def trial(paper: str, arm: str, seed: int, response_s: float, *, aborts: int = 0
     )  # fmt: skip
 
 
-def judged(paper: str, trials: list[Trial]) -> dict[str, Claim]:
-    return {claim.id: claim for claim in results.judged(paper, trials, [{}], {}).claims}
+def judged(paper: str, trials: list[Trial], cores: int = 4) -> dict[str, Claim]:
+    hows = [{"machine": f"Linux 6.1, {cores} x Some(R) CPU"}]
+    return {claim.id: claim for claim in results.judged(paper, trials, hows, {}).claims}
 
 
 def test_measures_of_a_trial() -> None:
@@ -72,16 +73,36 @@ def test_adaptive_is_held_against_traditional_seed_by_seed() -> None:
     assert judged("adaptive", trials[:1])[adaptive.REAL_RESPONSE.id].note == "no seed has both"
 
 
-def test_a_size_is_judged_only_where_the_interval_is_no_wider_than_the_papers_range() -> None:
+def test_response_is_not_comparable_where_processors_share_cores() -> None:
+    arms = (("traditional", 10.0), ("equipartition", 20.0))
+    trials = [trial("adaptive", arm, seed, seconds + seed) for seed in (1, 2, 3) for arm, seconds in arms]
+    assert judged("adaptive", trials)[adaptive.REAL_RESPONSE.id].verdict is Verdict.FAILS
+    shared = judged("adaptive", trials, cores=2)
+    claim = shared[adaptive.REAL_RESPONSE.id]
+    assert (claim.verdict, claim.note) == (Verdict.NOT_COMPARABLE, "processors for each core: 2, not at most 1")
+    assert shared[adaptive.REAL_UTILISATION.id].verdict is not Verdict.NOT_COMPARABLE  # of allocations
+    assert (
+        results.judged("adaptive", trials, [{}], {}).claims[0].verdict is Verdict.FAILS
+    )  # a machine that says nothing
+
+
+def test_a_size_rests_on_processors_and_the_papers_load() -> None:
     def runs(*responses: float) -> list[Trial]:
         bases = [trial("bfm", BFA, seed, 20.0) for seed in range(len(responses))]
-        return bases + [trial("bfm", BFM, seed, each) for seed, each in enumerate(responses)]
+        made = bases + [trial("bfm", BFM, seed, each) for seed, each in enumerate(responses)]
+        return [
+            msgspec.structs.replace(each, jobs=[msgspec.structs.replace(job, planned_run_s=20.0) for job in each.jobs])
+            for each in made
+        ]
 
     sharp, wide = judged("bfm", runs(15.0, 15.02, 14.98)), judged("bfm", runs(11.0, 19.0, 15.0))
+    low = [trial("bfm", arm, seed, 20.0) for arm in (BFA, BFM) for seed in (1, 2, 3)]
+    assert judged("bfm", low)[bfm.REAL_BFM_LONG.id].note.startswith("load asked: 0.25, not between 0.9 and 1.1")
+    assert judged("bfm", runs(15.0, 15.0, 15.0), cores=2)[bfm.REAL_BFM_LONG.id].verdict is Verdict.NOT_COMPARABLE
     assert sharp[bfm.REAL_BFM_LONG.id].verdict is Verdict.HOLDS
     assert sharp[bfm.REAL_BFM_SHORT.id].verdict is Verdict.FAILS
     assert sharp[bfm.REAL_BFM.id].verdict is Verdict.HOLDS
-    assert wide[bfm.REAL_BFM_LONG.id].verdict is Verdict.NOT_COMPARABLE
+    assert wide[bfm.REAL_BFM_LONG.id].verdict is Verdict.UNDECIDED
     assert wide[bfm.REAL_BFM_LONG.id].ours == pytest.approx(-0.25)
     assert wide[bfm.REAL_BFM.id].verdict is Verdict.UNDECIDED
     assert sharp[bfm.REAL_FIFO.id].verdict is Verdict.UNDECIDED

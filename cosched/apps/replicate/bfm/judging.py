@@ -13,7 +13,7 @@ from cosched.apps.replicate.bfm import claims
 from cosched.apps.replicate.bfm.claims import ALL, COMPARED, LONG, SHORT, Compared
 from cosched.apps.replicate.bfm.measures import Measured
 from cosched.apps.replicate.bfm.setup import BFA, BFM, FJT4, FJT4_BFA, POLICIES, Reading, Run, run_of
-from cosched.apps.replicate.claims import Claim, Predicate, Verdict
+from cosched.apps.replicate.claims import Claim, Predicate, Premise, Region, Verdict
 from cosched.apps.replicate.paired import Values, difference, relative_difference
 from cosched.apps.replicate.steady import trend
 from cosched.metrics.intervals import Interval, of_replications
@@ -58,10 +58,11 @@ def judged(found: Found) -> list[Claim]:
     """Every claim in one reading."""
     made = [_compared(each, found) for each in COMPARED]
     made += [_penalty(found), _deviation(found), _deviation_grows(found), _shrunk(found)]
-    every = found.everything(BFM)
+    every, used = found.everything(BFM), _expired(found)
     folds = f"{sum(each.folds for each in every)} folds in {len(every)} runs"
-    made.append(judge.judge(claims.NOBODY_ABORTED, float(sum(each.aborts for each in every)), folds))
-    made.append(judge.judge(claims.NO_WORK_LOST, sum(each.lost_s for each in every), folds))
+    aborts, lost_s = float(sum(each.aborts for each in every)), sum(each.lost_s for each in every)
+    made.append(judge.under([used], judge.judge(claims.NOBODY_ABORTED, aborts, folds)))
+    made.append(judge.under([used], judge.judge(claims.NO_WORK_LOST, lost_s, folds)))
     return made
 
 
@@ -85,23 +86,16 @@ def _noted(main: Claim, verdicts: Mapping[str, Verdict]) -> str:
     return f"{main.note}; {told}" if main.note else told
 
 
-def _decided(predicate: Predicate, cases: Mapping[str, Interval], left_out: int, note: str = "") -> Claim:
+def _decided(predicate: Predicate, cases: Mapping[str, Interval], left_out: int) -> Claim:
     if left_out and not cases:
         return judge.not_comparable(predicate, _NOT_STEADY)
-    told = [f"{left_out} cases left out: {_NOT_STEADY}"] if left_out else []
-    return judge.judge_every(predicate, cases, "; ".join([*told, note] if note else told))
+    return judge.judge_every(predicate, cases, f"{left_out} cases left out: {_NOT_STEADY}" if left_out else "")
 
 
-def _alike(found: Found) -> str:
-    """Says that BFM and BFA are one policy in a reading where no window has led to anything; else nothing."""
-    folds, aborts = (
-        sum(each.folds for each in found.everything(BFM)),
-        sum(each.aborts for each in found.everything(BFA)),
-    )
-    options = found.reading.options.get(BFA, "")
-    if folds or aborts or "remain" in options or "suspend" in options:
-        return ""
-    return "nobody was folded or aborted in any run: FJT1+BFM and FJT1+BFA are one policy here"
+def _expired(found: Found) -> Premise:
+    """That windows expired: the two policies differ in what they do then, and are one where none has."""
+    times = sum(each.folds for each in found.everything(BFM)) + sum(each.aborts for each in found.everything(BFA))
+    return Premise("windows that expired (folds and aborts in all runs)", float(times), Region(low=1))
 
 
 def _compared(each: Compared, found: Found) -> Claim:
@@ -116,7 +110,8 @@ def _compared(each: Compared, found: Found) -> Claim:
             for kind in each.classes:
                 ours, other = (found.column(preset, load, kind, each.measure) for preset in (policy, base))
                 cases[_case(load, kind, f"{policy} against {base}")] = compare(ours, other)
-    return _decided(each.claim, cases, left_out, _alike(found) if (BFM, BFA) in each.pairs else "")
+    claim = _decided(each.claim, cases, left_out)
+    return judge.under([_expired(found)], claim) if each.pairs == ((BFM, BFA),) else claim
 
 
 def _penalty(found: Found) -> Claim:
@@ -127,7 +122,8 @@ def _penalty(found: Found) -> Claim:
         found.column(BFM, load, SHORT, "execution_s") - found.column(BFA, load, SHORT, "execution_s")
         for load in (high, low)
     ]
-    return judge.judge(claims.PENALTY_GROWS, difference(penalty[0], penalty[1]), _alike(found))
+    claim = judge.judge(claims.PENALTY_GROWS, difference(penalty[0], penalty[1]))
+    return judge.under([_expired(found)], claim)
 
 
 def _deviation(found: Found) -> Claim:

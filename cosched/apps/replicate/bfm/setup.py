@@ -56,6 +56,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
     ``high`` is the load that counts as high; ``steady``: long enough to ask for a steady state, with a warm-up.
     ``estimates``: the least and the most of the run time that a job's estimate is, uniformly; jobs run on beyond it.
+    ``class_means``: instead, of a job its class alone is known, Long or Short: its estimate is the class's mean work.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     fold_cost_ppm: int = 0
     mix: Mapping[str, float] = {}
     estimates: tuple[float, float] = EXACT
+    class_means: bool = False
     steady: bool = False
 
     def policy(self, preset: str) -> str:
@@ -118,6 +120,12 @@ READINGS: Final = (
         fjt="largest/1",
         options=_all(_BACKFILLING, "window=estimates"),
         estimates=OFF_BY_HALF,
+    ),
+    Reading(
+        name="class means",
+        about="EASY's shadow time, estimates that are the mean of a job's class, which end nobody",
+        options=_all(_BACKFILLING, "window=estimates"),
+        class_means=True,
     ),
     Reading(name="partial folds", about="BFM folds no further than the head needs", options={BFM: "partial"}),
     Reading(name="fold cost 10 %", about="a folded job is slower by a tenth more", fold_cost_ppm=FOLD_COST_PPM),
@@ -174,6 +182,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     fold_cost_ppm: int = 0
     mix: tuple[tuple[str, float], ...] = ()
     estimates: tuple[float, float] = EXACT
+    class_means: bool = False
 
 
 def run_of(reading: Reading, preset: str, load: float, seed: int) -> Run:
@@ -188,6 +197,7 @@ def run_of(reading: Reading, preset: str, load: float, seed: int) -> Run:
         fold_cost_ppm=0 if fifo else reading.fold_cost_ppm,
         mix=tuple(sorted(reading.mix.items())),
         estimates=EXACT if preset in (FIFO, FJT4) else reading.estimates,
+        class_means=reading.class_means and preset not in (FIFO, FJT4),
     )
 
 
@@ -198,6 +208,7 @@ def workload(
     jobs: int = JOBS,
     mix: Mapping[str, Any] | None = None,
     estimates: tuple[float, float] = EXACT,
+    class_means: bool = False,
 ) -> Workload:
     """The jobs of a seed at a load. The same random numbers at every load."""
     params = {"utilisation": load, **(mix or {})}
@@ -206,11 +217,16 @@ def workload(
     if estimates != EXACT:
         parts = np.random.default_rng((seed, 1)).uniform(*estimates, jobs)
         made = replace(made, estimate_us=np.maximum(1, np.rint(made.run_us * parts)).astype(np.int64))
+    if class_means:  # "jobs are classified in long and short ones" (section 3)
+        long, work_us = np.array([lines[at].long for at in range(1, jobs + 1)]), made.run_us * made.procs
+        mean_us = np.where(long, work_us[long].mean(), work_us[~long].mean())
+        made = replace(made, estimate_us=np.maximum(1, np.rint(mean_us / made.procs)).astype(np.int64))
     return shapes.apply(made, lines)
 
 
 def simulated(run: Run) -> Outcome:
     """What becomes of a workload."""
-    load = workload(run.load, run.seed, jobs=run.jobs, mix=dict(run.mix), estimates=run.estimates)
+    mix, known = dict(run.mix), run.class_means
+    load = workload(run.load, run.seed, jobs=run.jobs, mix=mix, estimates=run.estimates, class_means=known)
     policy = resolve(run.policy, fjt=run.fjt)
     return simulate(load, policy, at_limit=AtLimit.RUN, fold_cost_ppm=run.fold_cost_ppm)

@@ -14,6 +14,13 @@ from cosched.linux import files, process
 
 #: What the kernel passes for "relative to the working directory" (AT_FDCWD), as 32 and as 64 bits.
 _AT_FDCWD: Final = frozenset({0xFFFFFF9C, 0xFFFFFFFFFFFFFF9C})
+#: System calls whose first argument is a path; what another's points at (poll's sockets, say) is none.
+_PATH_FIRST: Final = {
+    "x86_64": frozenset(
+        {2, 4, 6, 21, 59, 76, 80, *range(82, 93), 94, 132, 133, 134, 137, 161, 165, 166, *range(188, 199)}
+    ),
+    "aarch64": frozenset({*range(5, 17), 39, 40, 43, 45, 49, 51, 221}),
+}.get(os.uname().machine, frozenset())
 _MOST_DESCRIPTORS: Final = 1 << 20
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _LONGEST_PATH: Final = 4096
@@ -89,16 +96,18 @@ def _place(thread: int) -> tuple[str, Mount | None]:
     words = _read(f"/proc/{thread}/syscall").split()
     if len(words) < 3:  # it runs, or it is about to end
         return "", None
-    first, second = int(words[1], 16), int(words[2], 16)
+    number, first, second = int(words[0]), int(words[1], 16), int(words[2], 16)
     mounts = mounts_of(_read(f"/proc/{thread}/mountinfo"))
     path = ""
     if first in _AT_FDCWD:
         path = _text_at(thread, second)
     elif first < _MOST_DESCRIPTORS:
         return _of_descriptor(thread, first, mounts)
-    else:
+    elif number in _PATH_FIRST:
         path = _text_at(thread, first)
-    if path and not path.startswith("/"):
+    if not path:  # it waits for no path, or one that cannot be read: that is not the root's fault
+        return "", None
+    if not path.startswith("/"):
         path = os.path.join(_link(f"/proc/{thread}/cwd"), path)
     return path, mount_of(path, mounts)
 

@@ -321,8 +321,8 @@ class Asked(Message, frozen=True):
 
 
 class Refused(Message, frozen=True):
-    """An order is not obeyed. ``code``: stale, fenced, unknown, user, directory, memory, busy, paused, owner, unrun
-    (a command has not begun in time, and never will), failed.
+    """An order is not obeyed. ``code``: stale, fenced, unknown, user, slow-users (the user database does not answer),
+    directory, memory, busy, paused, owner, unrun (a command has not begun in time, and never will), failed.
     """
 
     order: OrderId

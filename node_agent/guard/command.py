@@ -17,6 +17,8 @@ from cosched.linux.cgroups import Cgroups
 
 #: Whom the kernel ends first where memory runs out: jobs that said nothing of theirs, the others, the owner's programs.
 _OOM_UNBOUNDED, _OOM_BOUNDED = "1000", "500"
+#: The name of a preparation's process while it waits for the user database, if it waits.
+ASKS_USERS: Final = "cosched-users"
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -74,6 +76,7 @@ def settle(place: Place, directory: str) -> None:
             users.become(place.user)
     except OSError as error:
         raise StepFailed("user", f"becoming {place.user.name}: {_story(error)}") from None
+    process.set_name("cosched-command")
     try:
         os.chdir(directory)
     except OSError as error:

@@ -105,13 +105,18 @@ class Sandboxes:
         def give_up(waiting: list[dict[str, Any]]) -> None:
             if answers:
                 return
+            stats = [stat for pid in pids if (stat := process.stat_of(pid)) is not None]
             for pid in pids:
                 group.errand = pid
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+            seconds = _PATIENCE_US // process.US_PER_S
+            if any(stat.command == command.ASKS_USERS for stat in stats):
+                why = f"this node's user database does not answer for {group.request.user}: no start within {seconds} s"
+                once({"error": "slow-users", "message": why})
+                return
             on = next((f" on {each['mount']}" for each in waiting if each["mount"]), "")
             what = group.request.directory if pids else "removing what was left of this attempt"
-            seconds = _PATIENCE_US // process.US_PER_S
             once({"error": "directory", "message": f"{what}{on}: no answer within {seconds} s"})
 
         self._loop.later(_PATIENCE_US, lambda: None if answers else self._stalls.look(pids, give_up))
@@ -145,6 +150,7 @@ class Sandboxes:
 
     def _made(self, group: Group, shm_bytes: int) -> dict[str, Any]:
         """In a child: resolve the user, make the directories, see whether the user can enter his."""
+        process.set_name(command.ASKS_USERS)  # until the user's groups are known, too
         security = self._settings.security
         switch = security.users != "self"
         try:

@@ -41,16 +41,18 @@ class JobLaunched(Event, frozen=True, gc=False):
     job_id: int
 
 
-class LaunchFailed(Event, frozen=True, gc=False):
+class LaunchFailed(Event, frozen=True, gc=False, omit_defaults=True):
     """The launch of a job has failed on ``nodes`` for certain before its script ran, and it holds nothing any more.
 
     It waits again and avoids them, as often as the rules have it (``launch_retries``) and while it could ever start on
     others; else it has ended as ``launch failed``. One that is being ended already, cancelled or for a lost
-    node, ends for that reason.
+    node, ends for that reason. ``passing``: what failed there passes by itself, such as a slow name service: it does
+    not count, and where no others are left all are tried again.
     """
 
     job_id: int
     nodes: tuple[str, ...]
+    passing: bool = False
 
 
 class JobEnded(Event, frozen=True, gc=False):

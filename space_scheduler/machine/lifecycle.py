@@ -6,6 +6,8 @@ A function for each event, in the table :data:`JOB_EVENTS`. Starting is not here
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from cosched.model.job import ENDING, NODE_LOST, RUNNING, TERMINAL, JobState
 from cosched.model.time import FOREVER_US, US_PER_S
 from cosched.model.width import Range
@@ -136,14 +138,16 @@ def launch_failed(machine: Machine, event: ev.LaunchFailed) -> list[Instruction]
     again = avoiding(record.job, event.nodes)
     if record.awaits_start:
         raise record.illegal(JobState.LAUNCH_FAILED, machine.now_us)
-    tried_enough = record.failed_launches >= rules.launch_retries
+    tried_enough = record.failed_launches >= rules.launch_retries and not event.passing
+    if event.passing and not explain.ever_fits(machine, again):
+        again = msgspec.structs.replace(record.job, avoid=())
     if record.state is JobState.ENDING and record.reason == CANCELLED:
         return ended(machine, ev.JobEnded(event.job_id, JobState.CANCELLED))
     if record.state is JobState.ENDING and record.reason is not None and record.reason.why is Why.NODE_LOST:
         return ended(machine, ev.JobEnded(event.job_id, NODE_LOST))
     if record.state is not JobState.STARTING or tried_enough or not explain.ever_fits(machine, again):
         return ended(machine, ev.JobEnded(event.job_id, JobState.LAUNCH_FAILED))
-    record.failed_launches += 1
+    record.failed_launches += not event.passing
     numbers = {"failed_launches": record.failed_launches, "launch_retries": rules.launch_retries}
     machine.wait_again(record, again, Reason(Why.LAUNCH_RETRIED, numbers, ", ".join(event.nodes)), event)
     return []

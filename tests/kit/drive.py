@@ -95,8 +95,8 @@ class Drive:
     def launched(self, *job_ids: int) -> list[str]:
         return [text for job_id in job_ids for text in self.say(ev.JobLaunched(job_id))]
 
-    def launch_failed(self, job_id: int, *nodes: str) -> list[str]:
-        return self.say(ev.LaunchFailed(job_id, nodes))
+    def launch_failed(self, job_id: int, *nodes: str, passing: bool = False) -> list[str]:
+        return self.say(ev.LaunchFailed(job_id, nodes, passing))
 
     def ended(self, job_id: int, outcome: JobState = JobState.COMPLETED) -> list[str]:
         return self.say(ev.JobEnded(job_id, outcome))

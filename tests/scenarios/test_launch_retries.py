@@ -48,6 +48,21 @@ def test_it_comes_back_to_its_old_place_under_every_policy(policy: str) -> None:
     assert [line.split(" (")[0] for line in drive.decide() if line.startswith("start")] == ["start 2 on n2×2"]
 
 
+def test_passing_failures_do_not_count_and_nodes_are_tried_again() -> None:
+    """A name service that was slow on all nodes for half a minute failed a job for good."""
+    drive = Drive("easy", nodes={"n1": (2,), "n2": (2,)}, rules=TWICE)
+    drive.submit(1, procs=2, estimate_s=60)
+    for nodes in (["n1"], ["n2"]) * 3:
+        assert [line.split(" (")[0] for line in drive.decide()] == [f"start 1 on {nodes[0]}×2"]
+        drive.launch_failed(1, *nodes, passing=True)
+        assert drive.job_state(1) == JobState.QUEUED
+    assert drive.state.records[1].failed_launches == 0
+    drive.decide()
+    drive.cancel(1)
+    drive.launch_failed(1, "n1", passing=True)
+    assert 1 not in drive.state.records
+
+
 def test_it_waits_for_the_others_and_explains_that() -> None:
     drive = Drive("easy", nodes={"n1": (2,), "n2": (2,)}, rules=TWICE)
     drive.submit(1, procs=1, estimate_s=100)

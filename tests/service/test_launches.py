@@ -79,6 +79,22 @@ async def test_a_refusal_takes_back_what_was_prepared_and_tells_why(service: Run
         assert not first.heard_already(wire.Run)
 
 
+async def test_slow_user_database_fails_no_job_and_counts_against_no_node(make_cluster: Callable[..., Cluster]) -> None:
+    async with running(make_cluster()) as service, AsyncExitStack() as stack:
+        (only,) = await up(stack, service, "n1")
+        only.answers = False
+        job_id = await service.submit(tasks=1)
+        for _ in range(4):  # two more than a launch is tried again
+            prepare = await only.heard(wire.Prepare)
+            await only.say(wire.Refused(prepare.order, "slow-users", "this node's user database does not answer"))
+            kill = await only.heard(wire.Kill)
+            await only.say(wire.Refused(kill.order, "unknown", "no such job"))
+        only.answers = True
+        prepare = await only.heard(wire.Prepare)
+        assert prepare.order.job_id == job_id
+        assert service.service.book.entry("n1").size
+
+
 async def test_a_silent_node_fails_the_launch(make_cluster: Callable[..., Cluster]) -> None:
     async with running(make_cluster(launch_timeout="10s")) as service, AsyncExitStack() as stack:
         first, second = await up(stack, service, "n1", "n2")

@@ -21,7 +21,7 @@ import msgspec
 from cosched.model.job import JobState
 from cosched.wire.messages import Exit, GroupReport
 from space_scheduler.service.launch.numbers import OrderKind
-from space_scheduler.service.launch.verdicts import BY_OWNER, Verdict, judged
+from space_scheduler.service.launch.verdicts import BY_OWNER, SLOW_USERS, Verdict, judged
 
 
 class Phase(StrEnum):
@@ -93,7 +93,7 @@ Action = Order | Launched | Left | CannotEnd | Ended
 
 _UNKNOWN: Final = Exit(cause="unknown")
 #: A Run that is refused so has not run: the script never came as far as its first line.
-_NOT_BEGUN: Final = frozenset({"user", "directory", "unknown", "paused", "unrun"})
+_NOT_BEGUN: Final = frozenset({"user", SLOW_USERS, "directory", "unknown", "paused", "unrun"})
 
 
 class Gang:

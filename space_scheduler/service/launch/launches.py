@@ -40,7 +40,7 @@ from space_scheduler.service.launch.sharing import shared
 from space_scheduler.service.launch.stalls import left_of
 from space_scheduler.service.launch.suspects import NODES_OWN, Suspects
 from space_scheduler.service.launch.turn_signs import TurnSigns
-from space_scheduler.service.launch.verdicts import BY_OWNER
+from space_scheduler.service.launch.verdicts import BY_OWNER, SLOW_USERS
 
 _MOST_UNFORGOTTEN: Final = 10_000
 #: Attempts that have ended here and are still on one node: of more than an honest node has, no more are ended there.
@@ -535,7 +535,7 @@ def _outcome(why: Why) -> JobState | None:
 def _end_of(job_id: int, end: Ended) -> ev.LaunchFailed | ev.JobSentAway | ev.JobEnded:
     """What the core is told of an end."""
     if end.outcome is JobState.LAUNCH_FAILED and end.unrun:
-        return ev.LaunchFailed(job_id, end.blamed)
+        return ev.LaunchFailed(job_id, end.blamed, passing=end.code == SLOW_USERS)
     if end.outcome is JobState.NODE_LOST and end.code == BY_OWNER and end.node:
         return ev.JobSentAway(job_id, end.node)
     return ev.JobEnded(job_id, end.outcome)

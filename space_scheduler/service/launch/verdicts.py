@@ -8,6 +8,8 @@ from cosched.wire.messages import Exit
 
 #: What stands for the word of a desk's owner: the cause of an exit, and the code of an end.
 BY_OWNER: Final = "owner"
+#: The code of a refusal by a node whose user database does not answer.
+SLOW_USERS: Final = "slow-users"
 
 
 class Verdict(NamedTuple):

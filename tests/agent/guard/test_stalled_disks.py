@@ -1,6 +1,8 @@
 """Commands whose files lie on a file system that does not answer: what has not begun in time never begins."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -107,6 +109,40 @@ def test_directory_that_hangs_is_refused_with_its_mount(make_guard: MakeGuard) -
         wait_for(lambda: guard.listed()["state"] == "ended", "the end of the preparation")
         guard.ask({"do": "forget", "job": 1, "attempt": 1})
         wait_for(lambda: nothing_left(guard), "the end of all that the attempt left")
+
+
+def test_user_database_that_hangs_is_named_instead_of_a_file_system(make_guard: MakeGuard) -> None:
+    guard = make_guard(start=False)
+    guard.within = ["unshare", "--mount", "--propagation", "private"]
+    guard.start()
+    assert guard.process is not None
+    os.mkfifo(guard.directory / "passwd")
+    view = ["nsenter", "--target", str(guard.process.pid), "--mount"]
+    subprocess.run([*view, "mount", "--bind", guard.directory / "passwd", "/etc/passwd"], check=True)
+    code, story = guard.refused(guard.preparation())
+    assert code == "slow-users"
+    assert story == f"this node's user database does not answer for {guard.user}: no start within 10 s"
+    wait_for(lambda: guard.listed()["state"] == "ended", "the end of the preparation")
+
+
+def test_process_that_waits_for_a_socket_waits_for_no_path() -> None:
+    """It was said to wait for ``/``: the number 47 of a descriptor, as poll is given it, reads as that path."""
+    program = (
+        "import os, select\n"
+        "read, write = os.pipe()\n"
+        "os.dup2(read, 47)\n"
+        "poll = select.poll()\n"
+        "poll.register(47)\n"
+        "print(flush=True)\n"
+        "poll.poll()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as waits:
+        assert waits.stdout is not None
+        waits.stdout.readline()
+        wait_for(lambda: stalls.waiting([waits.pid])[0].channel, "a process in poll")
+        (found,) = stalls.waiting([waits.pid])
+        waits.kill()
+    assert (found.path, found.mount) == ("", "")
 
 
 def test_process_that_cannot_be_ended_is_named_until_it_ends(stalling: tuple[RealGuard, StallingDisk]) -> None:

@@ -7,7 +7,9 @@ they are told that it is adopted. The data are MB for each rank of all, as in Ka
 point at which nothing is new, the throughput of the heat program before, while and after half of its ranks sleep
 (Fig. 5), and the sleepers' CPU (Fig. 3).
 
-    ./run bench reshape [--rounds N] [--mb MB ...] [--ranks N ...]
+    ./run bench reshape [--rounds N] [--mb MB ...] [--ranks N ...] [--out FILE]
+
+FILE is for ``cosched replicate adaptive --reshaped FILE``.
 """
 
 import argparse
@@ -239,14 +241,21 @@ def say(word: dict[str, float]) -> None:
 
 async def measure(options: argparse.Namespace) -> None:
     """Measure everything, and print tables."""
+    import msgspec  # noqa: PLC0415 (ranks do without these)
+
+    from cosched.apps.replicate.adaptive.reshaped import Moved, Reshaped, Speed  # noqa: PLC0415
+
     print(f"{machine()}; ranks talk by TCP over loopback; {options.rounds} rounds each; ms, median [lowest … highest]")
     print(f"{os.cpu_count()} cores: more ranks than that share them\n")
     print(
         "| ranks | MB a rank | shrink, point | shrink, told | expand, point | expand, told |\n|---|---|---|---|---|---|"
     )
+    kept = Reshaped(time.strftime("%Y-%m-%d"), machine(), os.cpu_count() or 1, [], [])
     for megabytes in options.mb:
         for ranks in options.ranks:
             found = await moves(ranks, megabytes, options.rounds)
+            shrink_ms, expand_ms = (1000 * statistics.median(found[shrinks, "point"]) for shrinks in (True, False))
+            kept.moves.append(Moved(ranks, megabytes, shrink_ms, expand_ms))
             cells = [
                 spread([1000 * each for each in found[shrinks, what]])
                 for shrinks in (True, False)
@@ -261,8 +270,11 @@ async def measure(options: argparse.Namespace) -> None:
     print("\n| heat, ranks | steps a second, all | half | all again | CPU of a sleeper, % |\n|---|---|---|---|---|")
     for ranks in options.ranks:
         rates, used = await throughput(ranks)
+        kept.speeds.append(Speed(ranks, *map(statistics.median, rates), max(used)))
         cells = [f"{statistics.median(each):.0f}" for each in rates]
         print(f"| {ranks} | {' | '.join(cells)} | {max(100 * each for each in used):.2f} at most |", flush=True)
+    if options.out:
+        options.out.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=2) + b"\n")
 
 
 def main() -> None:
@@ -271,6 +283,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--mb", type=int, nargs="+", default=[1, 10])
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8])
+    parser.add_argument("--out", type=Path, metavar="FILE")
     parser.add_argument("--as", dest="rank", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rank is None:

@@ -34,6 +34,7 @@ from cosched.report.table import console
     type=click.Choice(["stay", "sessions"]),
     help="Of cisne, simulated: owners stay throughout, or come and go [default: stay].",
 )
+@click.option("--reshaped", metavar="FILE", help="Of adaptive, simulated: what './run bench reshape --out FILE' wrote.")
 @click.option("--add", is_flag=True, help="With --real: add to the trials of --out; with --seeds 0 only judge them.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
@@ -48,6 +49,7 @@ def command(
     length: int | None,
     scale: float | None,
     owners: str | None,
+    reshaped: str | None,
     add: bool,
     as_json: bool,
 ) -> None:
@@ -74,6 +76,8 @@ def command(
         raise BadInput(told, "without --real", "--real")
     if owners and (real or paper != "cisne"):
         raise BadInput("--owners", f"with {'--real' if real else paper}", "cisne, simulated")
+    if reshaped and (real or paper != "adaptive"):
+        raise BadInput("--reshaped", f"with {'--real' if real else paper}", "adaptive, simulated")
     if out and not add:
         check_directory(out)
     if real and (paper == "cisne" or paper in reshaped_real.EXPERIMENTS):
@@ -82,8 +86,9 @@ def command(
         found = _real(paper, seeds, out, add=add, experiments=experiments, length=length, scale=scale)
     else:
         asked = Request(
-            paper=paper, log=log, quick=quick, seeds=seeds, workers=jobs, real=real, owners=owners or "stay"
-        )
+            paper=paper, log=log, quick=quick, seeds=seeds, workers=jobs, real=real, owners=owners or "stay",
+            reshaped=reshaped or "",
+        )  # fmt: skip
         found = replicate(asked, Progress)
     if out:
         results.write(found, out)

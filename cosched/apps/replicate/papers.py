@@ -31,6 +31,7 @@ TITLES: Final[dict[str, str]] = {
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked for. ``seeds`` None stands for the paper's own number, ``log`` None for the log the paper used.
 
+    ``reshaped``: of adaptive, a file of ``./run bench reshape --out``; empty: what comes with cosched.
     ``owners``: of CISNE's desks, "stay" from beginning to end, or "sessions" (``cisne.setup.STAYS``).
     """
 
@@ -41,6 +42,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 2
     real: bool = False
     owners: str = "stay"
+    reshaped: str = ""
 
 
 def replicate(request: Request, begin: Begin) -> Result:

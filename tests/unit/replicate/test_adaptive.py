@@ -3,11 +3,13 @@
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
-from cosched.apps.replicate.adaptive import claims, figures, jobs, replication, setup
+from cosched.apps.replicate.adaptive import claims, figures, jobs, replication, reshaped, setup
 from cosched.apps.replicate.adaptive.runs import Runs
 from cosched.apps.replicate.adaptive.setup import EQUIPARTITION, Cell, Measured, Mix, Scale
 from cosched.apps.replicate.claims import Verdict
@@ -106,13 +108,32 @@ def test_the_introductions_example_is_exact(result: Result) -> None:
     assert held["adaptive", "A"] == "64, 60, 64"
 
 
-def test_what_needs_real_processes_is_said_not_to_have_run(result: Result) -> None:
-    real = [claim for claim in result.claims if claim.id.startswith("real.")]
-    alone = {each.id for each in claims.REAL_RUNS}
-    assert len(real) == 7 + len(alone)
-    for claim in real:
-        note = "decided by real runs alone (--real)" if claim.id in alone else "real: not run yet"
-        assert (claim.verdict, claim.note, claim.ours) == (Verdict.UNDECIDED, note, None)
+def test_claims_on_the_runtime_system_are_judged_by_what_was_measured(result: Result) -> None:
+    real = {claim.id.removeprefix("real."): claim for claim in result.claims if claim.id.startswith("real.")}
+    for each in claims.REAL_RUNS:
+        claim = real.pop(each.id.removeprefix("real."))
+        assert (claim.verdict, claim.note) == (Verdict.UNDECIDED, "decided by real runs alone (--real)")
+    apart = {"tables-1-3", "tables-2-4", "table-5"}
+    assert {name for name, claim in real.items() if claim.verdict is Verdict.NOT_COMPARABLE} == apart
+    assert all("for each core: 4, not at most 1" in real[name].note for name in apart)
+    assert {real[name].verdict for name in real.keys() - apart} == {Verdict.HOLDS}
+    assert real["figure-2"].ours == pytest.approx(11.9 / 3.07)  # of six cases the closest to 1
+    assert any("measured 2026-11-25" in note for note in result.notes)
+
+
+def test_another_machines_measurements_are_read_from_a_file(tmp_path: Path) -> None:
+    found = reshaped.read()
+    assert reshaped.judged(msgspec.structs.replace(found, cores=8))[0].verdict is Verdict.FAILS  # faster than 50 ms
+    bare = msgspec.structs.replace(found, beside=[], second_job=None)
+    (tmp_path / "mine.json").write_bytes(msgspec.json.encode(bare))
+    claim = reshaped.judged(reshaped.read(tmp_path / "mine.json"))[-1]
+    assert (claim.verdict, claim.note) == (
+        Verdict.UNDECIDED,
+        "not measured: ./run bench reshape, ./run bench adaptive_jobs",
+    )
+    (tmp_path / "mine.json").write_text("{}")
+    with pytest.raises(BadInput, match=r"bench reshape --out"):
+        reshaped.read(tmp_path / "mine.json")
 
 
 def test_the_readings_of_the_speed_up_stand_beside_the_claims(result: Result) -> None:

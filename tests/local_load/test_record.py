@@ -94,6 +94,13 @@ def test_what_cannot_be_recorded(arguments: tuple[str, ...], told: str, cosched:
     assert told in ended.err
 
 
+def test_profile_to_a_dash_is_printed(cosched: Call) -> None:
+    ended = cosched("local-load", "record", "--pid", os.getpid(), "--seconds", 1, "--out", "-")
+    assert ended.status == 0, ended.err
+    assert "name: recorded" in ended.out
+    assert not Path("-").exists()
+
+
 def test_presence_needs_a_scheduler() -> None:
     command = [*LOCAL_LOAD, "presence", "--server", "/nonexistent/s.sock", "--seconds", "1"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S, check=False)

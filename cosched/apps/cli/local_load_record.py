@@ -17,6 +17,7 @@ from cosched.apps.cli.service import service
 from cosched.client.find import connect
 from cosched.config.units import memory_text
 from cosched.errors import BadInput, Failed
+from cosched.report.table import STDOUT
 from local_load import machine, memory
 from local_load import profile as profiles
 
@@ -73,7 +74,7 @@ def record(
     held = memory_text(round(seen.memory_bytes))
     notes.insert(0, f"{seen.cpu_s:.1f} CPU seconds in {seen.seconds:.0f}, {held} held, {len(seen.keys_s)} keys")
     text = "".join(f"# {note}\n" for note in notes) + yaml.safe_dump(msgspec.to_builtins(found), sort_keys=False)
-    if out:
+    if out is not None and out != STDOUT:
         out.write_text(text, encoding="utf-8")
         click.echo(f"{out}: {notes[0]}")
     else:
@@ -101,7 +102,7 @@ def presence(server: str | None, lab: str | None, seconds: float, out: Path | No
     """
     if not 0 < seconds <= 31 * 86_400:
         raise BadInput("--seconds", f"{seconds:g}", "more than 0, at most 31 days")
-    if out is None:
+    if out is None or out == STDOUT:
         _watch(sys.stdout, seconds, server, lab)
         return
     with out.open("w", encoding="utf-8", newline="") as file:

@@ -37,7 +37,7 @@ from cosched.model.job import DEFAULT_UMASK
 from cosched.model.node import Presence, Usage
 
 
-class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """POST /v1/jobs. The submitter is who the connection says, never a field."""
 
     script: str

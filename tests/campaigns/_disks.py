@@ -2,11 +2,14 @@
 
 import contextlib
 import os
+import select
 import subprocess
 from pathlib import Path
 from typing import Self
 
-_FREEZE_S = 60.0
+#: A paused job (control groups of version 1) that waited for the file system as it was thawed last has been given its
+#: lock and holds it until the pause is over: neither freezing nor thawing waits for that longer than so.
+_FREEZE_S = 10.0
 #: Thaws when its standard input ends, so also when whoever froze the disk is killed.
 _HOLD = 'fsfreeze --freeze "$1" || exit 1; echo frozen; read -r _; fsfreeze --unfreeze "$1"'
 
@@ -43,7 +46,7 @@ class Disk:
         (self.path / "lost+found").rmdir()
 
     def freeze(self) -> None:
-        """Writes to it wait until it is thawed."""
+        """Writes to it wait until it is thawed; perhaps later than from now on (:data:`_FREEZE_S`)."""
         holder = subprocess.Popen(
             ["sh", "-c", _HOLD, "sh", self.path],
             stdin=subprocess.PIPE,
@@ -52,6 +55,8 @@ class Disk:
         )
         self._holder = holder
         assert holder.stdout is not None
+        if not select.select([holder.stdout], [], [], _FREEZE_S)[0]:
+            return
         if holder.stdout.readline() != b"frozen\n":
             self.thaw()
             raise OSError(f"{self.path} cannot be frozen")
@@ -59,7 +64,8 @@ class Disk:
     def thaw(self) -> None:
         """Writes go on; nothing where it is not frozen."""
         if self._holder is not None:
-            self._holder.communicate()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # once frozen it thaws at once
+                self._holder.communicate(timeout=_FREEZE_S)
             self._holder = None
 
     def fill(self) -> None:

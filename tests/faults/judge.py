@@ -233,6 +233,7 @@ class Judge:
             self._past_us.clear()
             self._differs_us.clear()
             self._untold_us.clear()
+            self._waits_us.clear()
             return
         self._look_at_nodes(scheduler)
         self._look_at_stalls(scheduler)

@@ -122,6 +122,8 @@ class GuardModel:
             return Declined("stale", f"attempt {request.key[1]} at job {request.key[0]} is ending")
         if request.n < group.resize_order:
             return Declined("stale", f"order {request.n}; order {group.resize_order} was obeyed already")
+        if 0 < request.n == group.resize_order:
+            return GroupResized(group.processors)
         group.tasks, group.cpus, group.resize_order = request.tasks, request.cpus, request.n
         group.asleep = request.asleep
         self._give(group)

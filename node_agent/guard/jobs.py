@@ -270,6 +270,8 @@ class Jobs:
             raise Refusal("stale", f"attempt {request.attempt} at job {request.job} is {group.state}")
         if request.n < group.resize_order:
             raise Refusal("stale", f"order {request.n}; order {group.resize_order} was obeyed already")
+        if 0 < request.n == group.resize_order:  # obeyed already, so that it cannot be refused now
+            return {"cpus": list(self.cpu_sets.cpus(group))}
         before, had = group.request, group.processors
         group.request = before._replace(tasks=request.tasks)
         try:

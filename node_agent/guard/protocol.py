@@ -27,7 +27,8 @@ requests (their types and ranges: ``guard.requests``, ``guard.fields``)
     resize    {job, attempt, n, tasks, cpus}            another share of the node: memory by its tasks, and so many CPUs
               for its processes, those there are and those to come (null: any). By a controller cpuset where there is
               one, else by the affinity of every thread, looked after. It outlasts agent and guard. ``n`` below that of
-              the last one obeyed is refused (stale). Answers {cpus: [their numbers]}, none where any may be used
+              the last one obeyed is refused (stale), that one again is answered by what it gave. Answers {cpus: [their
+              numbers]}, none where any may be used
     signal    {job, attempt, n, signal}                 to that command's process group; answers {sent: processes}
     kill      {job, attempt, grace_us}                  SIGTERM to all, grace, SIGKILL until the cgroup is empty;
               ``empty`` follows, also where nothing was left; nothing can be spawned any more

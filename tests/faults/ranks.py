@@ -108,10 +108,11 @@ class Resizes:
         return True
 
     def refusal(self, request: fx.GuardRequest) -> Declined | None:
-        """Why the guard does not do it; None where it does."""
-        if isinstance(request, fx.ResizeGroup) and wire.OrderId(*request.key, request.n) in self._refused:
-            return Declined("memory", "it has none")
-        return None
+        """Why the guard does not do it; None where it does, or has done it already."""
+        if not isinstance(request, fx.ResizeGroup) or wire.OrderId(*request.key, request.n) not in self._refused:
+            return None
+        group = self._node.model.groups.get(request.key)
+        return None if group is not None and group.resize_order == request.n else Declined("memory", "it has none")
 
     def loses(self, attempt: Attempt, kept: Attempt | None) -> bool:
         """Whether a record is not on the disk, which has this one, when the agent is killed a moment later."""

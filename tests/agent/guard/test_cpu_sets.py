@@ -92,6 +92,7 @@ def test_what_runs_and_what_comes_is_kept_to_the_set_and_let_go_again(any_guard:
     assert all_on(other, everywhere[:1])
 
     assert resize(guard, 7, 1) == everywhere[:1], "the same order again"
+    assert resize(guard, 7, 2) == everywhere[:1], "an order that was obeyed is known by its number, and cannot fail"
     asked = {"do": "resize", "job": 1, "attempt": 1, "n": 6, "tasks": 1, "cpus": None, "asleep": False}
     assert guard.refused(asked) == ("stale", "order 6; order 7 was obeyed already")
     assert all_on(main, everywhere[:1])

@@ -34,3 +34,29 @@ def test_who_starts_later_than_planned_since_another_gives_way_late_moves_what_w
     drive.at(6)
     assert [line.split(" (")[0] for line in drive.say(ev.JobResized(1))] == ["start 2 on n1×2"]
     assert drive.decide() == ["tell 3 56 s: LATE_LAUNCH, before 51 s", "timer 56 s: WAKE"]
+
+
+def test_job_that_another_policy_has_suspended_does_not_keep_equipartition_from_planning() -> None:
+    """Equipartition reserves for job 4 by the predicted ends of all that run; job 3 has no processors, so it has none.
+
+    (Found by the simulator of faults, seed 4930: a division by zero set job 4 aside.)
+    """
+    drive = Drive(resolve("fjt1+bfm(expired=suspend)"), nodes={"n1": (2,)})
+    drive.submit(1, 1, 10)
+    drive.decide_and_launch()
+    drive.submit(2, 2, 50)
+    drive.submit(3, 1, 100)
+    drive.decide_and_launch()
+    drive.at(10).ended(1)
+    assert drive.decide()[0].startswith("resize 3 from n1 to n1: SUSPENDED")
+    drive.say(ev.JobResized(3))
+    drive.launched(2)
+    drive.state = SchedulerState.restore(
+        resolve("equipartition(easy,waterfill)"), drive.state.machine.rules, drive.state.snapshot()
+    )
+    drive.say(ev.RulesChanged("equipartition(easy,waterfill)"))
+    drive.submit(4, 2, 5)
+    assert drive.decide() == ["timer 60 s: WAKE"]
+    assert drive.why(4) == "MINIMA_HELD, blocking_job 2, minimum_procs 2, spare_procs 0, procs 2, free_procs 0"
+    drive.at(60).ended(2)
+    assert drive.decide()[0].startswith("start 4 on n1×2")

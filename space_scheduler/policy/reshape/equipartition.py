@@ -323,6 +323,8 @@ def _reservation(now_us: int, members: Sequence[_Member], least: int, spare: int
 
 def _latest_end_us(now_us: int, each: _Member) -> int:
     """When a job ends if it never has more than its minimum again."""
+    if not each.least:  # another policy has suspended it
+        return FOREVER_US
     left_us: Rate = each.job.alone_us if each.running is None else each.running.left_us
     return done_us(now_us, each.job, Allocation(each.least), left_us)
 

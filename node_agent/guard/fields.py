@@ -64,6 +64,14 @@ def _name(value: object) -> str:
     return name
 
 
+def is_user(name: str) -> bool:
+    """Whether it is taken for a user's name."""
+    try:
+        return bool(_name(name))
+    except ValueError:
+        return False
+
+
 def _absolute(value: object) -> str:
     path = _text(value)
     if not path.startswith("/"):

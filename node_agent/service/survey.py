@@ -4,7 +4,7 @@ import time
 from typing import Final
 
 from cosched.wire.messages import Account, Survey, Surveyed
-from node_agent.guard import requests
+from node_agent.guard import fields, requests
 from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.service.guard import Guard
 
@@ -15,10 +15,11 @@ _PATIENCE_S: Final = 5.0
 async def surveyed(request: Survey, guard: Guard) -> Surveyed:
     """The answer: users by name as this node's user database has them, those it does not know left out."""
     now_us = time.time_ns() // 1000
-    asked = requests.Accounts({name: request.uids.get(name) for name in request.users})
+    users = [name for name in request.users if fields.is_user(name)]  # no other is known anywhere
+    asked = requests.Accounts({name: request.uids.get(name) for name in users})
     try:
         answer = await guard.ask(asked, patience_s=_PATIENCE_S)
-        found = {name: Account(*fields) for name, fields in answer["users"].items()}
+        found = {name: Account(*account) for name, account in answer["users"].items()}
     except (GuardGone, GuardRefused) as error:
-        found = {name: Account(-1, -1, "", f"cannot be looked up: {error}") for name in request.users}
+        found = {name: Account(-1, -1, "", f"cannot be looked up: {error}") for name in users}
     return Surveyed(request.request, now_us, found)

@@ -60,3 +60,21 @@ def test_job_that_another_policy_has_suspended_does_not_keep_equipartition_from_
     assert drive.why(4) == "MINIMA_HELD, blocking_job 2, minimum_procs 2, spare_procs 0, procs 2, free_procs 0"
     drive.at(60).ended(2)
     assert drive.decide()[0].startswith("start 4 on n1×2")
+
+
+def test_job_that_another_policy_has_folded_keeps_its_share_under_equipartition() -> None:
+    """Two processes on one CPU of n1; a second CPU, of n2, is of no use to it, since its processes stay where they are.
+
+    (Found by the simulator of faults, seed 118: the plan was refused, and the job set aside.)
+    """
+    drive = Drive(resolve("fjt4+bfa"), nodes={"n1": (2,), "n2": (2,)})
+    drive.drain_node("n2")
+    drive.submit(2, 1, 100)
+    drive.say(ev.JobSubmitted(Job(1, 2, 100 * SECOND, 0, long=True, foldable=True, shape=Range(1, 2, malleable=True))))
+    started = drive.decide_and_launch()
+    assert [line.split(" (")[0] for line in started[:2]] == ["start 2 on n1", "start 1 on n1×2"]
+    drive.resume_node("n2")
+    drive.state = SchedulerState.restore(resolve("equipartition"), drive.state.machine.rules, drive.state.snapshot())
+    drive.say(ev.RulesChanged("equipartition"))
+    assert drive.decide() == []
+    assert not list(drive.state.machine.jobs.aside)

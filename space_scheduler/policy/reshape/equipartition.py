@@ -282,7 +282,8 @@ class Equipartition:
 def _member(each: RunningJob, procs: int) -> _Member:
     """A job that runs: between which numbers of so many processors its share may be."""
     held, job, turn = each.allocation.procs, each.job, (each.started_us, each.rank)
-    if not each.resizable or not _malleable(job):
+    folded = each.allocation.folded and not job.resident  # by another policy: its processes stay where they are
+    if not each.resizable or not _malleable(job) or folded:
         return _Member(job, held, held, turn, each)
     assert isinstance(job.shape, Range)
     present = each.allocation.processes if job.resident else None

@@ -102,6 +102,8 @@ class Guard:
         self.world.after(self.world.draw_us(50 * MS, 12 * S), partial(self._machine.do, self._starts))
 
     def _starts(self) -> None:
+        if self.up:
+            return  # the machine was started anew meanwhile, and it with that
         self.up = True
         self.up_since_us = self.well_since_us = self.world.now_us
         self.stalls.guard_starts()

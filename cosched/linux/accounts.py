@@ -4,32 +4,18 @@ process that can be given up.
 
 import os
 import pwd
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
 
 from cosched.linux import users
 
 
-class Security(Protocol):
-    """Of ``node.toml``: ``[security]``."""
-
-    @property
-    def users(self) -> str:
-        """Who jobs run as: switch, self or by-name."""
-
-    @property
-    def min_uid(self) -> int:
-        """The least uid of a user whose jobs are taken."""
-
-    @property
-    def allow_root(self) -> bool:
-        """Whether root's jobs are taken."""
-
-
-def accounts(submitters: Mapping[str, int | None], security: Security) -> dict[str, tuple[int, int, str, str]]:
+def accounts(
+    submitters: Mapping[str, int | None], resolve: Callable[[str, int | None], object]
+) -> dict[str, tuple[int, int, str, str]]:
     """(uid, gid, home, problem) by name, without the names that are unknown here.
 
     ``submitters``: each user's uid as the scheduler's host has it (:func:`cosched.linux.users.uid_conflict`).
+    ``resolve`` raises :class:`~cosched.linux.users.UserRefused` for a user and that uid whose jobs are refused here.
     """
     found = {}
     for name, submitter in submitters.items():
@@ -37,15 +23,16 @@ def accounts(submitters: Mapping[str, int | None], security: Security) -> dict[s
             entry = pwd.getpwnam(name)
         except (KeyError, ValueError):
             continue
-        found[name] = (entry.pw_uid, entry.pw_gid, entry.pw_dir, _problem(name, entry, security, submitter))
+        found[name] = (entry.pw_uid, entry.pw_gid, entry.pw_dir, _problem(name, entry, resolve, submitter))
     return found
 
 
-def _problem(name: str, entry: pwd.struct_passwd, security: Security, submitter: int | None) -> str:
+def _problem(
+    name: str, entry: pwd.struct_passwd, resolve: Callable[[str, int | None], object], submitter: int | None
+) -> str:
     """Why jobs of that user would not run here as they should; empty where they would."""
-    allowed = {"users": security.users, "min_uid": security.min_uid, "allow_root": security.allow_root}
     try:
-        users.resolve(name, **allowed, submitter=submitter)  # type: ignore[arg-type]
+        resolve(name, submitter)
     except users.UserRefused as error:
         return str(error)
     try:

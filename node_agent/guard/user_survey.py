@@ -5,6 +5,7 @@ import os
 import signal
 from typing import Any, Final
 
+from cosched.linux import users
 from cosched.linux.accounts import accounts
 from cosched.linux.process import US_PER_S
 from node_agent.guard.children import Children
@@ -48,6 +49,12 @@ class UserSurvey:
                     os.kill(pid, signal.SIGKILL)
                 once(Refusal("failed", "the user database, or a home, does not answer"))
 
-        pid = self._children.errand(lambda: {"users": accounts(request.users, self._security)}, done)
+        pid = self._children.errand(lambda: {"users": accounts(request.users, self._resolve)}, done)
         self._running = True
         self._loop.later(_PATIENCE_US, give_up)
+
+    def _resolve(self, name: str, submitter: int | None) -> users.User:
+        security = self._security
+        return users.resolve(
+            name, users=security.users, min_uid=security.min_uid, allow_root=security.allow_root, submitter=submitter
+        )

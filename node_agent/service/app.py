@@ -46,7 +46,7 @@ from node_agent.service.revocations import Revocations
 from node_agent.service.rsh_proxy import RshProxy
 from node_agent.service.sleep_watch import SleepWatch
 from node_agent.service.spool import Spool
-from node_agent.service.survey import surveyed
+from node_agent.service.survey import UserSurveys
 
 _log = logging.getLogger("cosched.agent")
 _AGAIN_S = 1.0
@@ -119,7 +119,7 @@ class Agent:
             self.coscheduler,
             self.complaints,
             self.revocations,
-            lambda request: surveyed(request, self.groups.guard),
+            UserSurveys(self.groups.guard).answer,
         )
 
         self.sleep_watch = SleepWatch(self.desk, self.link.beat_now)

@@ -18,6 +18,7 @@ from node_agent.core.attempt import Attempt
 from node_agent.guard import user_survey
 from node_agent.guard.children import Children
 from node_agent.guard.loop import Loop
+from node_agent.guard.protocol import MAX_SUBMITTERS
 from node_agent.guard.requests import Accounts
 from node_agent.guard.settings import Security
 from node_agent.service.environment import Environment
@@ -45,9 +46,12 @@ async def test_survey_sees_homes_that_the_sandbox_of_the_agents_unit_hides(clust
         node.start_guard()
         node.start_agent()
         async with cluster.scheduler() as scheduler:
-            await scheduler.tell("a", Survey(7, (ada.pw_name, bob.pw_name, "no-such-user"), {bob.pw_name: bob.pw_uid}))
-            told = await scheduler.next("a", wire.Surveyed)
-    assert told.request == 7
+            unknown = [f"no-such-user-{number}" for number in range(2 * MAX_SUBMITTERS)]
+            for request in (7, 8):  # the second while the first is looked up
+                asked = (ada.pw_name, *unknown, bob.pw_name, "no user's name")
+                await scheduler.tell("a", Survey(request, asked, {bob.pw_name: bob.pw_uid}))
+            told, again = [await scheduler.next("a", wire.Surveyed, request=request) for request in (7, 8)]
+    assert told.users == again.users
     assert told.users == {
         ada.pw_name: wire.Account(ada.pw_uid, ada.pw_gid, ada.pw_dir, ""),
         bob.pw_name: wire.Account(bob.pw_uid, bob.pw_gid, bob.pw_dir, f"home {bob.pw_dir}: No such file or directory"),
@@ -82,7 +86,7 @@ def test_local_name_is_read_from_files_of_this_machine_alone(tmp_path: Path, mon
     assert names == ["ann", "bob", "7003"]
 
 
-def test_uid_of_an_attempt_is_what_the_guard_says_until_it_is_forgotten(tmp_path: Path) -> None:
+def test_uid_of_attempt_is_the_guards_answer_until_forget(tmp_path: Path) -> None:
     """The name service was asked for each remote command, in the loop that sends heartbeats."""
     environment = Environment(CONFIG, NodeFiles(tmp_path, "n1"), "/bin/rsh", "agent.sock", "job.sock")
     order = wire.Prepare(

@@ -50,7 +50,7 @@ def test_what_is_submitted_is_the_document(serve: Scripted) -> None:
     assert msgspec.json.decode(body, type=Submission) == submission
 
 
-def test_fields_with_default_values_are_not_sent_to_schedulers_that_may_not_know_them(serve: Scripted) -> None:
+def test_submission_omits_default_fields_for_older_schedulers(serve: Scripted) -> None:
     with client(serve(answer(201, JOB))) as service:
         service.submit(Submission(script="#!/bin/sh\n", tasks=2, directory="/"))
     body = serve.asked[0].partition(b"\r\n\r\n")[2]

@@ -64,7 +64,7 @@ def test_uid_that_all_nodes_have_is_compared_with_the_schedulers_host() -> None:
     assert "nodes refuse his jobs" in found.advice
 
 
-def test_user_who_could_not_be_looked_up_has_no_other_uid() -> None:
+def test_failed_lookup_is_not_reported_as_uid_mismatch() -> None:
     """Its uid -1 was compared with the others', so that root had two where a home was slow."""
     slow = AccountDoc(-1, -1, "", "cannot be looked up: the user database, or a home, does not answer")
     (found,) = problems(node("n1", ada=ADA), node("n2", ada=slow))

@@ -101,7 +101,7 @@ GOES_ON = {"wheel": (("--enable-recovery", "--with-ft mpi"), True), "debian": ((
 
 
 @pytest.mark.slow
-def test_job_goes_on_without_a_rank_where_mpirun_is_told_so(system: System) -> None:
+def test_mpirun_recovery_switch_keeps_job_running_after_rank_loss(system: System) -> None:
     """mpirun of 4.1 does not come back then: it is ended here by timeout(1), as a job is at its limit."""
     rank = '[ "$OMPI_COMM_WORLD_RANK" != 1 ] || kill -9 $$; sleep 10; echo on'
     switches, ends = GOES_ON[system.name]

@@ -92,7 +92,7 @@ def test_he_types_at_a_terminal_of_his_own_that_keys_are_read_from() -> None:
     assert document["lost_keys"] == 0
 
 
-def test_user_who_types_nothing_goes_on_giving_signs_of_presence(tmp_path: Path) -> None:
+def test_idle_synthetic_user_keeps_emitting_presence_signs(tmp_path: Path) -> None:
     """One key, then a thought of an hour: agents take a desk for left after seconds in a lab, after a minute else."""
     once, hour = Distribution("constant", 1.0), Distribution("constant", 3600.0)
     thinker = msgspec.structs.replace(find("xwindows"), typing=Typing(word_keys=once, key_gap_s=once, think_s=hour))

@@ -111,7 +111,7 @@ def test_no_plan_of_a_shipped_policy_is_refused(name: str, seed: int) -> None:
         life.step()
 
 
-def test_policy_that_places_what_cannot_be_is_found() -> None:
+def test_infeasible_placement_mutant_is_detected() -> None:
     def lives() -> None:
         for seed in range(200):
             life = ClusterLife(seed, "named", name="equipartition")

@@ -36,7 +36,7 @@ def test_who_starts_later_than_planned_since_another_gives_way_late_moves_what_w
     assert drive.decide() == ["tell 3 56 s: LATE_LAUNCH, before 51 s", "timer 56 s: WAKE"]
 
 
-def test_job_that_another_policy_has_suspended_does_not_keep_equipartition_from_planning() -> None:
+def test_equipartition_plans_beside_suspended_job() -> None:
     """Equipartition reserves for job 4 by the predicted ends of all that run; job 3 has no processors, so it has none.
 
     (Found by the simulator of faults, seed 4930: a division by zero set job 4 aside.)
@@ -62,7 +62,7 @@ def test_job_that_another_policy_has_suspended_does_not_keep_equipartition_from_
     assert drive.decide()[0].startswith("start 4 on n1×2")
 
 
-def test_job_that_another_policy_has_folded_keeps_its_share_under_equipartition() -> None:
+def test_equipartition_keeps_share_of_folded_job() -> None:
     """Two processes on one CPU of n1; a second CPU, of n2, is of no use to it, since its processes stay where they are.
 
     (Found by the simulator of faults, seed 118: the plan was refused, and the job set aside.)

@@ -9,6 +9,8 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from kit.groups import parallel_side, removed
@@ -261,18 +263,18 @@ def test_a_guard_that_was_started_in_the_parallel_side_makes_room_for_jobs(side:
     first.close()
 
 
+def node_settings(side: str, *, private_tmp: bool) -> Any:
+    """The sections of node.toml that a check looks at."""
+    section = SimpleNamespace(
+        mode="auto", mount=MOUNT, cosched=side, desk="user.slice", users="switch", private_tmp=private_tmp
+    )
+    return SimpleNamespace(cgroup=section, security=section, weights=NONE)
+
+
 def test_nothing_of_the_check_is_left(side: str, groups: Cgroups) -> None:
     mine, side = side, f"{side}-2"
 
-    class Section:
-        mode, mount, cosched, desk = "auto", MOUNT, side, "user.slice"
-        users, private_tmp = "switch", True
-
-    class Config:
-        cgroup = security = Section
-        weights = NONE
-
-    can = check.what_can(Config)  # type: ignore[arg-type]
+    can = check.what_can(node_settings(side, private_tmp=True))
     assert can["cgroups"] in {"v1", "v2"}
     yes = {name for name, why in can.items() if why == "yes"}
     expected = {"cpu ceiling", "memory limit", "job kill", "protects the desk", "switch user"}
@@ -282,14 +284,6 @@ def test_nothing_of_the_check_is_left(side: str, groups: Cgroups) -> None:
 
 
 def test_frozen_group_of_a_killed_check_is_removed_by_the_next_one(side: str, groups: Cgroups) -> None:
-    class Section:
-        mode, mount, cosched, desk = "auto", MOUNT, side, "user.slice"
-        users, private_tmp = "switch", False
-
-    class Config:
-        cgroup = security = Section
-        weights = NONE
-
     checker = subprocess.Popen(["true"])
     checker.wait()
     name = cgroups.trial_name(checker.pid)
@@ -297,7 +291,7 @@ def test_frozen_group_of_a_killed_check_is_removed_by_the_next_one(side: str, gr
     pid = inside(groups, sleep, name)
     wait_for(lambda: groups.procs(name) == [pid], "the child in the group")
     wait_for(lambda: groups.freeze(name, frozen=True), "the group to stand still")
-    assert check.found(Config, groups)["job kill"] == YES  # type: ignore[arg-type]
+    assert check.found(node_settings(side, private_tmp=False), groups)["job kill"] == YES
     assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
     assert groups.names() == []
 

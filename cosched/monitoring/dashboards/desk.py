@@ -2,7 +2,7 @@
 
 from cosched.monitoring import recordings, series
 from cosched.monitoring.dashboards import node_states
-from cosched.monitoring.dashboards.queries import coded, increase, least, most, quantile, recorded, total
+from cosched.monitoring.dashboards.queries import increase, least, most, quantile, recorded, total
 from cosched.monitoring.dashboards.values import Dashboard, Panel, Query, Row, Variable, number
 
 _NODE = "$node"
@@ -48,23 +48,7 @@ _CONTRACT = (
     node_states.availability(_NODE, 6),
     node_states.cpus_by_side(_NODE),
     node_states.memory_by_side(_NODE),
-    Panel(
-        title="Why the contract leaves so much",
-        description="armed: the ceiling holds, as for a desk that is used; relaxed: nobody is there, and there is "
-        "none; not_relaxed: it is about to be lifted; paused: by the owner's word; scheduler_silent, "
-        "agent_silent, no_guard: one of them was not heard, and the ceiling holds if a guard is there; "
-        "asleep: the machine is suspended; closed: outside of the owner's hours.",
-        unit="none",
-        kind="states",
-        height=6,
-        queries=(
-            Query(
-                coded(series.NODE_CONTRACT_REASON, "reason", node_states.REASONS, "cluster", "node", node=_NODE),
-                "{{node}}",
-            ),
-        ),
-        names=node_states.REASONS,
-    ),
+    node_states.contract_reason(_NODE),
     Panel(
         title="Pauses",
         description="How often in the hour before each point parallel work was paused by the owner's word.",

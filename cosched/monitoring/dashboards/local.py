@@ -2,7 +2,7 @@
 
 from cosched.monitoring import local, recordings, series
 from cosched.monitoring.dashboards import node_states
-from cosched.monitoring.dashboards.queries import OFTEN, beyond, coded, most, quantile, rate, recorded, total
+from cosched.monitoring.dashboards.queries import OFTEN, beyond, most, quantile, rate, recorded, total
 from cosched.monitoring.dashboards.values import Dashboard, Panel, Query, Row, Variable
 
 _NODE = "$node"
@@ -58,20 +58,7 @@ _BESIDE = (
         unit="none",
         queries=(Query(total(series.NODE_TASKS, "node", node=_NODE), "{{node}}"),),
     ),
-    Panel(
-        title="The contract",
-        description="Why it leaves so much; armed: the ceiling holds, relaxed: there is none.",
-        unit="none",
-        kind="states",
-        height=6,
-        queries=(
-            Query(
-                coded(series.NODE_CONTRACT_REASON, "reason", node_states.REASONS, "cluster", "node", node=_NODE),
-                "{{node}}",
-            ),
-        ),
-        names=node_states.REASONS,
-    ),
+    node_states.contract_reason(_NODE),
     Panel(
         title="The user is there",
         description="1 while the synthetic user sits at the desk.",

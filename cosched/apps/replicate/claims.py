@@ -5,8 +5,8 @@ tolerance included. Predicates are constants of the code, written before the run
 with an interval where chance has a part in it: inside the region the claim holds, outside it fails, and where the
 interval straddles the border it is undecided. A claim that fails is a finding. A claim may rest on a :class:`Premise`,
 a number of the run too: that the mechanism was used, that the processors are there, that the load is the paper's. Where
-that does not hold it is not comparable, whatever was measured. A direction ("cuts") and a size ("by about 24 %") are
-two claims.
+that does not hold it is not comparable, and the measured value does not count. A direction ("cuts") and a size ("by
+about 24 %") are two claims.
 
 A claim over k cases is decided at level 0.95 in all, both ways: among many cases some lies outside by chance alone, so
 each is judged by an interval of level 1 - 0.05/k (Bonferroni). The case that decided the verdict is the one reported,

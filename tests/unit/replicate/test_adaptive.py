@@ -1,6 +1,7 @@
 """The replication of Kalé et al. 2002, at a small scale: its workload and systems, its result's forms, its verdicts."""
 
 import math
+import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -119,6 +120,14 @@ def test_claims_on_the_runtime_system_are_judged_by_what_was_measured(result: Re
     assert {real[name].verdict for name in real.keys() - apart} == {Verdict.HOLDS}
     assert real["figure-2"].ours == pytest.approx(11.9 / 3.07)  # of six cases the closest to 1
     assert any("measured 2026-11-25" in note for note in result.notes)
+
+
+def test_shipped_resize_times_are_those_of_their_page() -> None:
+    page = Path(__file__).parents[3] / "docs/measured/reshape.md"
+    number = r"([\d.]+) \[[^]]*\]"
+    rows = re.findall(rf"^\| (\d+) to \d+ \| (\d+) \| {number} \| [^|]+\| {number} \|", page.read_text(), re.MULTILINE)
+    shipped = [(each.ranks, each.megabytes, each.shrink_ms, each.expand_ms) for each in reshaped.read().moves]
+    assert [(int(ranks), int(mb), float(shrink), float(expand)) for ranks, mb, shrink, expand in rows] == shipped
 
 
 def test_another_machines_measurements_are_read_from_a_file(tmp_path: Path) -> None:

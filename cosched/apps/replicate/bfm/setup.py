@@ -94,7 +94,7 @@ MAIN: Final = Reading(
 LARGEST_OR_NONE: Final = Reading(name="fjt=largest/1", about="the largest size or none for Long", fjt="largest/1")
 WRONG_ESTIMATES: Final = Reading(
     name="wrong estimates",
-    about="EASY's shadow time, estimates of half to one and a half of the run time, which end nobody",
+    about="EASY's shadow time, estimates of half to one and a half of the run time, which end no job",
     options=_all(_BACKFILLING, "window=estimates"),
     estimates=OFF_BY_HALF,
 )
@@ -123,7 +123,7 @@ READINGS: Final = (
     ),
     Reading(
         name="class means",
-        about="EASY's shadow time, estimates that are the mean of a job's class, which end nobody",
+        about="EASY's shadow time, estimates that are the mean of a job's class, which end no job",
         options=_all(_BACKFILLING, "window=estimates"),
         class_means=True,
     ),

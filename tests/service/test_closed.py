@@ -4,6 +4,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+from kit.page import entered, events
 from kit.service import DEADLINE_S, Running
 from prometheus_client.parser import text_string_to_metric_families
 from test_asleep import journalled
@@ -105,6 +106,11 @@ async def test_closed_desk_is_shown_as_closed_everywhere(service: Running) -> No
                 await asyncio.sleep(0.01)
         assert told.reason.why == "nodes_closed"
         assert "opens=" in told.reason.text
+        async with events(service, await entered(service)) as stream:
+            _, whole = await stream.next("all")
+        (row,) = [each for each in whole["nodes"] if each[0] == "n1"]
+        assert row[1] == "closed"
+        assert row[3].startswith("until "), "the state says that it is closed"
         rows = msgspec.convert(await service.get("/v1/set-aside"), SetAsideList).set_aside
         assert [(each.name, each.by, each.back) for each in rows] == [("n1", "owner", "its owner's hours begin")]
         assert msgspec.convert(await service.get("/v1/nodes"), NodeList).nodes[0].state == "closed"

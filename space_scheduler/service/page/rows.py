@@ -17,7 +17,7 @@ from space_scheduler.machine.explain import promise_to_come
 from space_scheduler.reasons import Why
 from space_scheduler.service.journal.clock import Clock
 from space_scheduler.service.journal.records import JobRecord, View
-from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
+from space_scheduler.service.launch.nodes import CLOSED, NodeBook, NodeEntry
 from space_scheduler.service.launch.owners import public_reason
 
 #: So many jobs that have not ended are sent, those that hold nodes first; of nodes the first by name.
@@ -165,7 +165,7 @@ class Rows:
             entry.name,
             state,
             entry.availability.value.replace("_", " "),
-            "" if entry.asleep else shown(public_reason(entry.reason)),  # the state says it
+            "" if entry.asleep else shown(public_reason(entry.reason).removeprefix(CLOSED)),  # the state says it
             0 if size is None else size.cpus or size.procs,
             0 if size is None else size.memory_bytes,
             contract.cpu_ratio,

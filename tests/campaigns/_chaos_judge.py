@@ -62,9 +62,12 @@ class Lasting:
         self._most_s = most_s
         self._since_s: dict[object, float] = {}
 
-    def seen(self, keys: Sequence[object], now_s: float) -> list[object]:
-        """Those of these keys that have been there at each call for longer than that."""
-        self._since_s = {key: self._since_s.get(key, now_s) for key in keys}
+    def seen(self, keys: Sequence[object], now_s: float, from_s: float = 0.0) -> list[object]:
+        """Those of these keys that have been there at each call for longer than that; time before ``from_s`` is free.
+
+        Calls may be far apart: a fault between two of them is told by ``from_s`` alone.
+        """
+        self._since_s = {key: max(self._since_s.get(key, now_s), from_s) for key in keys}
         return [key for key, since_s in self._since_s.items() if now_s - since_s > self._most_s]
 
     def forget(self) -> None:

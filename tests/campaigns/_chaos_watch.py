@@ -64,12 +64,11 @@ class Watch(threading.Thread):
         self.latest = jobs
         self.looks["answers"] += 1
         self._promises(jobs, asked_s)
-        if self._calm.healed_s is None:
-            self._passing.forget()
+        healed_s, calm_s = self._calm.healed_s, self._calm.since_s
         passing = [(job.job_id, job.state) for job in jobs if job.state in ("starting", "ending")]
-        for key in self._passing.seen(passing, now_s):
+        for key in self._passing.seen(passing, now_s, now_s if healed_s is None else healed_s):
             self._problem(f"job and state {key} for {judge.PASSING_S:g} s after all was healed")
-        if self._calm.since_s is None or now_s - self._calm.since_s < _CALM_S:
+        if calm_s is None or now_s - calm_s < _CALM_S:
             self._different.forget()
             self._stray.forget()
             return
@@ -77,9 +76,9 @@ class Watch(threading.Thread):
         records = {node["name"]: list(_groups(node)) for node in self._lab.state["nodes"]}
         differences = judge.share_differences(jobs, judge.recorded_shares(records))
         self.looks["shares compared"] += sum(job.state == "running" for job in jobs)
-        for key in self._different.seen(differences, now_s):
+        for key in self._different.seen(differences, now_s, calm_s):
             self._problem(f"{key}, for {judge.DIFFERENT_S:g} s")
-        for key in self._stray.seen(list(self._strays(records)), now_s):
+        for key in self._stray.seen(list(self._strays(records)), now_s, calm_s):
             self._problem(f"{key}, for {judge.DIFFERENT_S:g} s")
 
     def _promises(self, jobs: list[JobDoc], asked_s: float) -> None:

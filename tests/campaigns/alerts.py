@@ -330,26 +330,31 @@ def calls_slow(site: Site) -> Iterator[None]:
         job = site.submit(_SPIN_ALL.format(os.cpu_count() or 1), tasks=len(site.lab.nodes))
         _until(lambda: _state(site, job) == "running", "the job to run")
         weight.write_text("2")  # the least that both versions of control groups take
-        with site.again_and_again(lambda: _prevail(site, idle=False), 0.01):
+        began_s = time.monotonic()
+
+        def prevail() -> None:
+            """Which weight makes calls late depends on the machine: it doubles every 20 s."""
+            doublings = min(7, int((time.monotonic() - began_s) / 20))
+            _prevail(site, weight=40 << doublings)
+
+        with site.again_and_again(prevail, 0.01):
             yield
     finally:
         weight.write_text(before)
-        _prevail(site, idle=True)
+        _prevail(site, weight=None)
         user.terminate()
         user.wait()
 
 
-def _prevail(site: Site, *, idle: bool) -> None:
-    """Take the quotas off node1's groups; have jobs there weigh twenty of its desk, or be in the idle class again."""
+def _prevail(site: Site, weight: int | None) -> None:
+    """Take the quotas off node1's groups; give jobs there this weight, or put them into the idle class again."""
     _lift(site)
     group = f"cosched-lab/{site.lab.name}/node1/cosched"
-    for weight in (Path("/sys/fs/cgroup/cpu", group, "cpu.shares"), Path("/sys/fs/cgroup", group, "cpu.weight")):
-        with contextlib.suppress(
-            OSError
-        ):  # of the other version; or the guard has put it into the idle class meanwhile
-            weight.with_name("cpu.idle").write_text(str(int(idle)))
-            if not idle:
-                weight.write_text("40")
+    for file in (Path("/sys/fs/cgroup/cpu", group, "cpu.shares"), Path("/sys/fs/cgroup", group, "cpu.weight")):
+        with contextlib.suppress(OSError):  # of the other version; or the guard has made the group idle meanwhile
+            file.with_name("cpu.idle").write_text(str(int(weight is None)))
+            if weight is not None:
+                file.write_text(str(weight))
 
 
 def _user_address(lab: Lab) -> str:

@@ -55,6 +55,7 @@ def many(first: int, seeds: int, processes: int) -> int:
             states += result.states
             if result.violation:
                 broken.append(result)
+                print(f"seed {result.seed}: {result.violation}", flush=True)  # to find its faults takes much longer
     took_s = time.monotonic() - began_s
     print(f"{seeds} histories in {took_s:.0f} s, {60 * seeds / took_s:.0f} a minute; {len(broken)} broke a promise")
     print("jobs: " + ", ".join(f"{count} {state}" for state, count in states.most_common()))

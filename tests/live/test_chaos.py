@@ -81,6 +81,13 @@ def test_condition_is_a_problem_only_when_it_lasts_without_a_break() -> None:
     assert lasting.seen(["a", "b"], 16.1) == ["a"]
 
 
+def test_time_before_all_was_healed_does_not_count_towards_a_lasting_condition() -> None:
+    lasting = judge.Lasting(10.0)
+    assert lasting.seen(["a"], 1.0, from_s=1.0) == []
+    assert lasting.seen(["a"], 50.0, from_s=45.0) == [], "no call between the healing and this one"
+    assert lasting.seen(["a"], 55.1, from_s=45.0) == ["a"]
+
+
 @pytest.mark.parametrize(
     ("changed", "problems"),
     [

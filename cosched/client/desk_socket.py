@@ -15,6 +15,12 @@ _PAUSE_S: Final = 0.02  # before it is tried again, where others keep the guard 
 _MAX_BYTES: Final = 256 << 10
 
 
+def found_socket() -> Path:
+    """This machine's ``desk.sock``; the one of a node that lies beside a scheduler, such as in /run/cosched-node."""
+    beside = list(SOCKET.parent.parent.glob(f"{SOCKET.parent.name}-*/{SOCKET.name}"))
+    return beside[0] if len(beside) == 1 and not SOCKET.exists() else SOCKET
+
+
 def ask(path: Path, request: dict[str, Any]) -> dict[str, Any]:
     """The guard's answer. Raises :class:`Failed` with its refusal, :class:`NoAnswer` where there is none."""
     answer: dict[str, Any] = json.loads(answer_to(path, json.dumps(request).encode()))
@@ -43,6 +49,8 @@ def answer_to(path: Path, request: bytes) -> bytes:
                 if each == own:
                     continue
                 problem = f"no guard of cosched answers at {path}: {error.strerror or error}"
+                if isinstance(error, FileNotFoundError):
+                    problem += "; --socket or COSCHED_DESK_SOCKET names desk.sock in another run directory"
                 if not isinstance(error, (BlockingIOError, TimeoutError, ConnectionResetError, BrokenPipeError)):
                     raise NoAnswer(problem) from None
         if time.monotonic() >= deadline_s:

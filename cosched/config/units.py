@@ -8,6 +8,8 @@ from cosched.model.quantities import MOST
 from cosched.model.time import US_PER_S
 
 _UNITS_S: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+#: Written for a unit of time as other batch systems and people do.
+_MEANT: Final = {"m": "min", "minutes": "min", "hours": "h", "days": "d", "seconds": "s"}
 #: K, M, G and T alone are powers of 1024, as Linux and batch systems mean them.
 _UNITS_BYTES: Final = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
     name: 1 << shift
@@ -24,7 +26,7 @@ def duration_us(text: str, where: str) -> int:
     if match is None:
         raise BadInput(where, f"{text[:80]!r}", "a duration with its unit, such as 90s, 15min or 2h")
     if match[2] not in _UNITS_S:
-        close = nearest(match[2], _UNITS_S) or ("min" if match[2].startswith("m") else "")
+        close = _MEANT.get(match[2].lower()) or nearest(match[2], _UNITS_S)
         raise BadInput(where, f"unknown unit {match[2]!r} in {text!r}", "one of " + ", ".join(_UNITS_S), nearest=close)
     return _whole(text, float(match[1]) * _UNITS_S[match[2]] * US_PER_S, where)
 

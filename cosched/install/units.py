@@ -140,7 +140,10 @@ def agent_unit(layout: Layout, *, watch_messages: bool = False) -> str:
 
 
 def scheduler_unit(layout: Layout) -> str:
-    """The scheduler's service, as an account of its own without any capability."""
+    """The scheduler's service, as an account of its own without any capability.
+
+    It is active once it listens. A long journal may take minutes to be read, so that systemd sets no limit.
+    """
     return _service(
         "cosched's scheduler",
         ["network-online.target"],
@@ -148,6 +151,8 @@ def scheduler_unit(layout: Layout) -> str:
         [
             f"User={SCHEDULER}",
             *_KEPT_UP,
+            "Type=notify",
+            "TimeoutStartSec=infinity",
             *_NO_CAPABILITY,
             *_CONFINED,
             _FILTERED,

@@ -23,6 +23,7 @@ from cosched.garbage import not_looked_for
 from cosched.identity.grants import load_grant_key
 from cosched.identity.renewal import Renewal
 from cosched.identity.tls import Peer, server_context
+from cosched.linux.notify import notify
 from cosched.model.time import US_PER_S
 from cosched.wire.messages import TAKE_OVER_EPOCH, Fence
 from space_scheduler.machine.instructions import Start
@@ -385,10 +386,10 @@ async def serve(
         await service.start()
     try:
         async with garbage.looked_for_seldom():
-            listen.notify("READY=1")
+            notify("READY=1")
             ready()
             await stop.wait()
-            listen.notify("STOPPING=1")
+            notify("STOPPING=1")
             service.log.info("stopping")
     finally:
         await service.stop()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cosched.client import places
+from cosched.client import desk_socket, places
 from cosched.client.find import connect
 from cosched.errors import BadInput, Failed, NoAnswer
 
@@ -95,3 +95,20 @@ def test_a_runtime_directory_of_somebody_else_is_refused(tmp_path: Path, monkeyp
         places.made_runtime_dir()
     monkeypatch.setenv("COSCHED_RUNTIME_DIR", str(tmp_path / "new" / "er"))
     assert places.made_runtime_dir().is_dir()
+
+
+def test_desk_socket_beside_a_scheduler_is_found_where_it_is_the_only_one(
+    listen: Listen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, beside = tmp_path / "cosched/desk.sock", tmp_path / "cosched-node/desk.sock"
+    monkeypatch.setattr(desk_socket, "SOCKET", own)
+    assert desk_socket.found_socket() == own
+    with pytest.raises(NoAnswer, match=r"COSCHED_DESK_SOCKET names desk\.sock in another run directory"):
+        desk_socket.ask(own, {"do": "status"})
+    listen(beside)
+    assert desk_socket.found_socket() == beside
+    listen(tmp_path / "cosched-other/desk.sock")
+    assert desk_socket.found_socket() == own
+    (tmp_path / "cosched-other/desk.sock").unlink()
+    listen(own)
+    assert desk_socket.found_socket() == own

@@ -15,7 +15,7 @@ from kit.needs import need_root
 from kit.waiting import wait_for
 
 from cosched.apps.lab import cgroups, control, kernel, process, rooms, state, sweep
-from cosched.apps.lab.making import checked
+from cosched.apps.lab.making import Patience, checked
 from cosched.apps.lab.netlink import Network, NetworkError
 from cosched.apps.lab.plan import Settings
 from cosched.apps.lab.tiers import tried
@@ -226,6 +226,7 @@ def test_settings_that_no_lab_can_have(change: dict[str, int], said: str) -> Non
         (("up", "--node", "2"), "No such option"),
         (("down", "--all", "--name", "x"), "one of the two"),
         (("run", "node1"), "no lab 'lab' is up"),
+        (("run", "--lab", "x", "node1"), "no lab 'x' is up"),
     ],
 )
 def test_bad_input_of_the_commands(user_bench: Bench, arguments: tuple[str, ...], said: str) -> None:
@@ -256,6 +257,14 @@ def test_a_lock_is_had_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(Failed, match="another command"), state.locked(directory):
             pass
     assert not state.in_work(directory)
+
+
+def test_each_new_sign_of_progress_begins_the_time_limit_anew() -> None:
+    patience = Patience(60, 0)
+    assert not patience.exhausted({"guard.log"}, 59)
+    assert not patience.exhausted({"guard.log", "node1"}, 118)
+    assert not patience.exhausted({"guard.log"}, 178)
+    assert patience.exhausted({"guard.log", "node1"}, 179)
 
 
 def test_a_process_is_known_by_number_and_start() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cosched.errors import BadInput, Failed
+from cosched.linux.notify import notify
 from space_scheduler.service.access import listen
 
 
@@ -82,12 +83,12 @@ def test_systemd_is_told(short: Path, monkeypatch: pytest.MonkeyPatch, abstract:
         systemd.bind(name.replace("@", "\0", 1) if abstract else name)
         systemd.settimeout(5)
         monkeypatch.setenv("NOTIFY_SOCKET", name)
-        listen.notify("READY=1")
+        notify("READY=1")
         assert systemd.recv(100) == b"READY=1"
 
 
 def test_nobody_wants_to_be_told(monkeypatch: pytest.MonkeyPatch, short: Path) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
-    listen.notify("READY=1")
+    notify("READY=1")
     monkeypatch.setenv("NOTIFY_SOCKET", str(short / "gone"))
-    listen.notify("READY=1")
+    notify("READY=1")

@@ -11,7 +11,7 @@ import click
 from cosched.apps.cli.desk_session import follow
 from cosched.apps.cli.desk_words import document, lines
 from cosched.apps.cli.service import echo_json, json_option
-from cosched.client.desk_socket import SOCKET, ask
+from cosched.client.desk_socket import SOCKET, ask, found_socket
 from cosched.config.units import duration_us
 from cosched.errors import BadInput
 from cosched.model.presets import DAYS, hours_of
@@ -29,8 +29,8 @@ _socket_option = click.option(
     "--socket",
     "path",
     type=click.Path(path_type=Path),
-    default=SOCKET,
-    show_default=True,
+    default=found_socket,
+    show_default=str(SOCKET),
     envvar="COSCHED_DESK_SOCKET",
     metavar="FILE",
     help="Where this machine's guard listens (desk.sock in its run directory).",

@@ -20,7 +20,9 @@ from cosched.errors import BadInput
 from cosched.report.table import Table, console
 
 _NODES = 4
-_NAME = click.option("--name", metavar="NAME", help=f"The lab's name [default: {DEFAULT_NAME}, or the one that is up].")
+_NAME = click.option(
+    "--name", "--lab", metavar="NAME", help=f"The lab's name [default: {DEFAULT_NAME}, or the one that is up]."
+)
 
 
 @click.group("lab")
@@ -39,7 +41,7 @@ def command() -> None:
 @click.option("--rate", metavar="RATE", help="How much passes between clusters each second, such as 100Mbit.")
 @click.option("--cpus", type=int, default=1, show_default=True, help="CPUs of each.")
 @click.option("--mem", metavar="SIZE", help="Memory of each, such as 512MiB [default: an equal part of what is free].")
-@click.option("--name", default=DEFAULT_NAME, show_default=True, metavar="NAME", help="The lab's name.")
+@click.option("--name", "--lab", default=DEFAULT_NAME, show_default=True, metavar="NAME", help="The lab's name.")
 @click.option("--tier", type=int, help="1, 2 or 3 [default: the best there is].")
 @click.option("--policy", default="easy", show_default=True, metavar="NAME", help="Scheduling policy.")
 @click.option("--users", default="0", show_default=True, metavar="K|P%", help="Desks with a synthetic user.")

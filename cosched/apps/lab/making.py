@@ -99,6 +99,22 @@ def _check_clusters(wanted: Settings) -> None:
         raise BadInput("--rate", rate_text(wanted.rate_bit_s), expected)
 
 
+class Patience:
+    """A time limit, in seconds, that begins anew with each sign of progress which was not seen before."""
+
+    def __init__(self, limit_s: float, now_s: float) -> None:
+        self._limit_s = limit_s
+        self._end_s = now_s + limit_s
+        self._seen: set[str] = set()
+
+    def exhausted(self, signs: set[str], now_s: float) -> bool:
+        """Whether the limit has passed since the last new sign."""
+        if not signs <= self._seen:
+            self._seen |= signs
+            self._end_s = now_s + self._limit_s
+        return now_s > self._end_s
+
+
 class Making:
     """One ``lab up``. ``say`` gets lines on what happens, ``interrupted`` is asked often whether to give up."""
 
@@ -262,8 +278,9 @@ class Making:
 
     def _wait_for_agents(self, plan: LabPlan) -> None:
         """Come back when the scheduler counts every node as up. Raises :class:`Failed` with the logs' last lines."""
-        end = time.monotonic() + self._timeout_s
+        patience = Patience(self._timeout_s, time.monotonic())
         missing = [node.name for node in plan.nodes]
+        up: set[str] = set()
         problem = "nothing"
         while True:
             self._pause(_STEP_S)
@@ -276,12 +293,18 @@ class Making:
             except NoAnswer as error:
                 problem = str(error)
             dead = self._dead(plan)
-            if dead or time.monotonic() > end:
+            begun = {
+                str(log)
+                for where in ("*.log", "nodes/*/*.log")
+                for log in plan.path().glob(where)
+                if log.stat().st_size
+            }
+            if dead or patience.exhausted(begun | up, time.monotonic()):
                 logs = [
                     "scheduler.log",
                     *(f"nodes/{name}/{log}.log" for name in missing[:2] for log in ("guard", "agent")),
                 ]
-                story = dead or f"after {self._timeout_s:.0f} s: {problem}"
+                story = dead or f"nothing new for {self._timeout_s:.0f} s: {problem}"
                 raise Failed(f"the lab did not come up: {story}{self._logs(*logs)}")
 
     def _dead(self, plan: LabPlan) -> str:

@@ -1,4 +1,4 @@
-"""Where the service listens, and how it says that it does."""
+"""Where the service listens."""
 
 import errno
 import os
@@ -100,18 +100,3 @@ def descriptors() -> int:
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     return hard
-
-
-def notify(message: str) -> None:
-    """Tell systemd (``READY=1``, ``STOPPING=1``), where it wants to know."""
-    address = os.environ.get("NOTIFY_SOCKET", "")
-    if not address:
-        return
-    if address.startswith("@"):
-        address = "\0" + address[1:]
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        try:
-            sender.connect(address)
-            sender.sendall(message.encode())
-        except OSError:  # it does not listen: then nobody waits for it
-            pass

@@ -30,6 +30,14 @@ def test_anything_else_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "meant"), [("4m", "min"), ("4M", "min"), ("2hours", "h"), ("3days", "d"), ("5msec", "ms")]
+)
+def test_unknown_unit_of_time_suggests_the_one_that_is_meant(text: str, meant: str) -> None:
+    with pytest.raises(BadInput, match=f"did you mean '{meant}'"):
+        duration_us(text, "here")
+
+
+@pytest.mark.parametrize(
     ("text", "expected_bytes"),
     [
         ("512B", 512),

@@ -1,12 +1,13 @@
 """Why a job could never start, and why one is in the state it is in: with the function that plans (``feasibility``)."""
 
 from collections.abc import Collection, Mapping
+from itertools import islice
 from typing import Final, NamedTuple
 
 from cosched.model.job import Job, JobState
 from cosched.model.time import FOREVER_US
 from space_scheduler.feasibility import Room
-from space_scheduler.machine.named_capacity import NamedCapacity
+from space_scheduler.machine.named_capacity import NamedCapacity, asked_of
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.view import MachineView
 from space_scheduler.on_nodes import Limit
@@ -185,16 +186,33 @@ def on_nodes(machine: MachineView, job: Job, *, owners: bool = True) -> list[OnN
 
 def _obstacle(machine: MachineView, job: Job, now_us: int) -> Reason | None:
     """What keeps a job from starting now, whoever else waits."""
+    return _no_place_on_empty(machine, job, now_us) or machine.capacity.room().obstacle(job)
+
+
+def without_place(machine: MachineView, now_us: int, most: int) -> dict[int, Reason]:
+    """Of the first ``most`` jobs of the queue, by number, why the nodes in service, all empty, have no place for them.
+
+    What is found is kept by the capacity until nodes or their owners change.
+    """
+    kept = {} if machine.nodes is None else machine.nodes.without_place
+    line = [(job.id, (asked_of(job), job.user), job) for _, job in islice(machine.jobs.queue.line(), most)]
+    new = {asked: job for _, asked, job in line if asked not in kept}
+    empty = machine.nodes.empty() if new and machine.nodes is not None else None
+    kept |= {asked: _no_place_on_empty(machine, job, now_us, empty) for asked, job in new.items()}
+    return {job_id: reason for job_id, asked, _ in line if (reason := kept[asked]) is not None}
+
+
+def _no_place_on_empty(machine: MachineView, job: Job, now_us: int, empty: Room | None = None) -> Reason | None:
+    """Why the nodes in service have no place for a job even while no job is there (``empty``), or None."""
     if machine.nodes is None:
-        if machine.rules.awaits_nodes:
-            return Reason(Why.NODES_AWAY, {"procs": job.procs, "procs_in_service": 0, "machine_procs": 0})
-    elif away := machine.nodes.empty().obstacle(job):
-        if away.why in (Why.AVOIDS_NODES, Why.NOT_TAKEN):
-            return away
-        if machine.nodes.empty(owners=False).obstacle(job) is None:
-            return Reason(Why.OWNERS_THERE, away.numbers)
-        return _away(machine.nodes, job, away, now_us)
-    return machine.capacity.room().obstacle(job)
+        away = {"procs": job.procs, "procs_in_service": 0, "machine_procs": 0}
+        return Reason(Why.NODES_AWAY, away) if machine.rules.awaits_nodes else None
+    found = (empty or machine.nodes.empty()).obstacle(job)
+    if found is None or found.why in (Why.AVOIDS_NODES, Why.NOT_TAKEN):
+        return found
+    if machine.nodes.empty(owners=False).obstacle(job) is None:
+        return Reason(Why.OWNERS_THERE, found.numbers)
+    return _away(machine.nodes, job, found, now_us)
 
 
 def _away(nodes: NamedCapacity, job: Job, obstacle: Reason, now_us: int) -> Reason:

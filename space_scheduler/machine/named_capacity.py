@@ -14,10 +14,16 @@ from space_scheduler.machine.capacity import Totals
 from space_scheduler.machine.nodes import Member, NodeStatus, UnknownNode, by_number
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.on_nodes import NO_BANS
+from space_scheduler.reasons import Reason
 
 #: What a place depends on: processors, memory and CPU of each task, kind, nodes to avoid, and other widths.
 Asked = tuple[int, int, int, str, tuple[str, ...], Shape | None]
 _MOST_KNOWN: Final = 4096
+
+
+def asked_of(job: Job) -> Asked:
+    """What a place for the job depends on."""
+    return job.procs, job.memory_bytes, job.cpu_permille, job.kind, job.avoid, job.shape
 
 
 class NamedCapacity:
@@ -41,6 +47,8 @@ class NamedCapacity:
         self._room: Room | None = None  # what is free, kept up to date until nodes change
         self._installed: Room | None = None  # what all nodes would have free, until nodes change
         self._known_to_fit: set[Asked] = set()  # there, of those who were asked about last
+        #: By what is asked and the user, why empty nodes in service have no place; until nodes or owners change.
+        self.without_place: dict[tuple[Asked, int], Reason | None] = {}
 
     def __getitem__(self, name: str) -> Member:
         if name not in self.members:
@@ -126,6 +134,7 @@ class NamedCapacity:
         if member.owner == owner:
             return False
         member.owner = owner
+        self.without_place.clear()
         member.shrunk()
         if self._room is not None and (at := self._room.index.get(name)) is not None:
             owners = [*self._room.owners]  # copies of the room keep those of before
@@ -145,6 +154,7 @@ class NamedCapacity:
         """Count a node as it is, or count it no more, before it changes."""
         self._room = self._installed = None
         self._known_to_fit.clear()
+        self.without_place.clear()
         self._openings += sign * (member.opens_us is not None)
         self.procs_installed += sign * (member.places + member.held_places)
         self.procs_total += sign * member.places if member.in_service else 0
@@ -286,7 +296,7 @@ class NamedCapacity:
 
     def ever_fits(self, job: Job) -> bool:
         """Whether the job has a place on all nodes that ever joined, all of them empty."""
-        asked = job.procs, job.memory_bytes, job.cpu_permille, job.kind, job.avoid, job.shape
+        asked = asked_of(job)
         if asked in self._known_to_fit:
             return True
         if self.empty(installed=True).obstacle(job) is not None:

@@ -479,6 +479,10 @@ class SchedulerState:
         """Why a job could never start here, or None. Needs nothing but the machine: ask before accepting."""
         return explain.refusal(self.machine, job)
 
+    def without_place(self, now_us: int, most: int) -> dict[int, Reason]:
+        """Of the first ``most`` jobs of the queue, by number, why empty nodes in service have no place for them."""
+        return explain.without_place(self.machine, now_us, most)
+
     def explain_nodes(self, job_id: int, *, owners: bool = True) -> list[explain.OnNode]:
         """What each node is for a job that waits, with its owner's use or without; nothing for one that does not."""
         record = self.machine.jobs[job_id]

@@ -79,6 +79,29 @@ def test_opening_that_is_enough_is_the_one_that_is_named() -> None:
     assert [drive.why(job).partition("opens ")[2] for job in (1, 2, 3)] == ["100 s", "200 s", "300 s"]
 
 
+def test_jobs_without_a_place_on_empty_nodes_are_told_until_nodes_change() -> None:
+    drive = Drive("fcfs", nodes={"n1": (2, 100), "n2": (2, 100)})
+    for job_id, procs in ((1, 1), (2, 4), (3, 2), (4, 4)):
+        drive.submit(job_id, procs=procs, estimate_s=60, memory=10)
+    drive.decide()
+
+    def told(most: int = 9) -> dict[int, str]:
+        found = drive.state.without_place(drive.state.now_us, most)
+        assert all(drive.state.explain(job_id) == reason for job_id, reason in found.items())
+        return {job_id: reason.why.name for job_id, reason in found.items()}
+
+    assert told() == {}, "job 2 waits for job 1"
+    closed(drive, "n2", 600)
+    assert told() == {2: "NODES_CLOSED", 4: "NODES_CLOSED"}
+    assert told(most=1) == {2: "NODES_CLOSED"}
+    drive.owner("n1", memory=99)
+    assert told() == {2: "NODES_AWAY", 3: "OWNERS_THERE", 4: "NODES_AWAY"}
+    drive.owner_left("n1")
+    assert told() == {2: "NODES_CLOSED", 4: "NODES_CLOSED"}
+    drive.resume_node("n2")
+    assert told() == {}
+
+
 def test_lost_node_opens_at_no_time() -> None:
     drive = Drive("easy", nodes={"n1": (2,), "n2": (2,)})
     closed(drive, "n2", 600)

@@ -111,6 +111,8 @@ async def test_closed_desk_is_shown_as_closed_everywhere(service: Running) -> No
         (row,) = [each for each in whole["nodes"] if each[0] == "n1"]
         assert row[1] == "closed"
         assert row[3].startswith("until "), "the state says that it is closed"
+        (job,) = [each for each in whole["jobs"] if each[0] == job_id]
+        assert job[11] == told.reason.text.partition(" (")[0], "as 'queue' has it"
         rows = msgspec.convert(await service.get("/v1/set-aside"), SetAsideList).set_aside
         assert [(each.name, each.by, each.back) for each in rows] == [("n1", "owner", "its owner's hours begin")]
         assert msgspec.convert(await service.get("/v1/nodes"), NodeList).nodes[0].state == "closed"

@@ -122,7 +122,7 @@ async def test_it_shows_what_there_is_live_and_asks_nobody_else(browser: Chromiu
         assert "draining: a <b>disk</b>" in nodes["n5"] or "drained: a <b>disk</b>" in nodes["n5"]
         assert "not available" in nodes["n6"]
         assert "50 % of CPU" in nodes["n1"]
-        assert "needs 10 CPUs" in (await tab.js(rows("queue")))[0]
+        assert "lost or drained ones are needed" in (await tab.js(rows("queue")))[0]
         assert [text for text in await tab.js(rows("running")) if "theirs" in text and "ada" in text]
         await tab.until(f"({rows('aside')}).some((text) => text.startsWith('node n5') && text.includes('resume n5'))")
         job_id = await page.service.submit(hold=True, name="later")
@@ -232,15 +232,16 @@ async def test_a_job_beyond_the_queue_that_is_sent_is_not_next(browser: Chromium
         why = await page.tab.js(
             "import('/page/static/data.js').then(({ Data }) => {"
             " const data = new Data(); data.cluster = { free_procs: 9 };"
-            " const why = (id, queue) => { data.queue = queue;"
-            "  return data.why({ id, state: 'queued', tasks: 1, promisedMs: null }); };"
-            " return [why(7, [7, 8]), why(8, [7, 8]), why(9, [7, 8]), why(9, [])]; })"
+            " const why = (id, queue, tasks = 1) => { data.queue = queue;"
+            "  return data.why({ id, state: 'queued', tasks, promisedMs: null, why: '' }); };"
+            " return [why(7, [7, 8]), why(8, [7, 8]), why(9, [7, 8]), why(9, []), why(7, [7], 10)]; })"
         )
         assert why == [
             "next in the order",
             "1 job is ahead of it in the order",
             "at least 2 jobs are ahead of it in the order",
             "behind all that is shown here",
+            "needs 10 CPUs, 9 are free",
         ]
 
 

@@ -40,7 +40,7 @@ from space_scheduler.service.api.waiting import Jobs
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.core.journalled import Most, QueueFull
 from space_scheduler.service.core.sizing import SizesUnknown
-from space_scheduler.service.journal.records import JobRecord, View
+from space_scheduler.service.journal.records import EXPLAINED, JobRecord, View
 from space_scheduler.service.launch.comparison import Comparison
 from space_scheduler.service.launch.coscheduling import Coscheduling
 from space_scheduler.service.launch.efforts import program
@@ -53,8 +53,6 @@ from space_scheduler.service.metrics.timed import Timed
 _ALIVE: Final = [state.value for state in JobState if state not in TERMINAL]
 #: Jobs alive in the order of a list: what holds nodes, then the queue, then what is held.
 _ORDER: Final = {JobState.ENDING: 0, JobState.RUNNING: 0, JobState.STARTING: 1, JobState.QUEUED: 2, JobState.HELD: 3}
-#: Of so many jobs that wait, a list says why they wait now; of the others, why they were queued.
-_EXPLAINED: Final = 50
 _IN_ONE_GO: Final = 50
 _FULL_AGAIN_S: Final = 60.0
 
@@ -376,7 +374,7 @@ class Api:
 
     async def _list(self, records: list[JobRecord], caller: Caller) -> web.Response:
         """A list; of the first that wait, it says why they wait now."""
-        waiting = [record.id for record in records if record.state is JobState.QUEUED][:_EXPLAINED]
+        waiting = [record.id for record in records if record.state is JobState.QUEUED][:EXPLAINED]
         explained = {*waiting, *(record.id for record in records if record.state is JobState.STARTING)}
         shown = []
         for at, each in enumerate(records):

@@ -31,6 +31,7 @@ from space_scheduler.service.core.trial import nodes_used
 from space_scheduler.service.journal.journal import Journal
 from space_scheduler.service.journal.reading import Chosen, Entry, Saved, text_of
 from space_scheduler.service.journal.records import (
+    EXPLAINED,
     MOST_RESHAPED,
     Committed,
     Explained,
@@ -446,6 +447,7 @@ class JournalledCore:
             problem=problem,
             out_since_us=state.out_since_us(),
             aside=dict(state.machine.jobs.aside.jobs),
+            without_place=state.without_place(self.journal.last_us, EXPLAINED),
         )
 
 

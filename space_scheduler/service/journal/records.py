@@ -146,6 +146,10 @@ class Explained(msgspec.Struct, frozen=True):
     nodes: tuple[OnNode, ...] = ()
 
 
+#: Of so many jobs that wait, lists say why they wait now; of the others, why they were queued.
+EXPLAINED: Final = 50
+
+
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """The service's state at one moment; never changes, and reading it blocks nobody.
 
@@ -155,7 +159,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     ``accepting`` is False while the journal cannot be written; ``problem`` then says why, and also when a policy's pass
     has failed (jobs go on running either way). ``decided_us``: the last pass. ``out_since_us``: since when each node is
     drained or lost that is; None: not known. ``aside``: the jobs that the pass has set aside, by number; those of them
-    that are queued are in ``line``, too.
+    that are queued are in ``line``, too. ``without_place``: of the first :data:`EXPLAINED` jobs of ``line``, by number,
+    why the nodes in service have no place for them even while no job is there.
     """
 
     seq: int = 0
@@ -173,6 +178,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     out_since_us: dict[str, int | None] = {}
     aside: dict[int, SetAside] = {}
+    without_place: dict[int, Reason] = {}
 
     @property
     def queue(self) -> tuple[int, ...]:

@@ -30,8 +30,11 @@ _WAITING: Final = (JobState.QUEUED, JobState.HELD)
 
 
 class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A job. ``end_ms``: when it ended, ``limit_ms`` how long it may run; ``why``: of its last step that was decided,
-    or that it is set aside."""
+    """A job. ``end_ms``: when it ended, ``limit_ms`` how long it may run.
+
+    ``why``: of a job that is queued, that it is set aside or that nodes in service have no place for it even while they
+    are empty, else nothing; of all others, why their last step was decided.
+    """
 
     id: int
     name: str
@@ -93,7 +96,7 @@ class Rows:
         self._book = book
         self._clock = clock
         self._policy = policy
-        self._made: dict[int, tuple[JobRecord, bool, JobRow]] = {}
+        self._made: dict[int, tuple[JobRecord, Why | None, JobRow]] = {}
 
     def jobs(self, view: View) -> dict[int, JobRow]:
         """The jobs alive that are sent: what holds nodes, then the queue in its order, then what is held."""
@@ -101,10 +104,10 @@ class Rows:
         kept, self._made = self._made, {}
         for job_id in ids:
             record = view.jobs[job_id]
-            aside, made = job_id in view.aside, kept.get(job_id)
-            current = made is not None and made[0] is record and made[1] is aside
+            waits, made = _waits(view, job_id), kept.get(job_id)
+            current = made is not None and made[0] is record and made[1] is waits
             if made is None or not current or (made[2].promised_ms and self._is_past(record)):
-                made = record, aside, self.job(record, aside=aside)
+                made = record, waits, self.job(record, waits)
             self._made[job_id] = made
         return {job_id: row for job_id, (*_, row) in self._made.items()}
 
@@ -119,7 +122,7 @@ class Rows:
             for job_id in islice(self._in_order(view), MOST_JOBS, None):
                 mine = found.get(view.jobs[job_id].user)
                 if mine is not None and len(mine) < MOST_OWN:
-                    mine.append(self.job(view.jobs[job_id], aside=job_id in view.aside))
+                    mine.append(self.job(view.jobs[job_id], _waits(view, job_id)))
         return found
 
     @staticmethod
@@ -128,11 +131,11 @@ class Rows:
         held = (each.id for each in view.jobs.values() if each.state is JobState.HELD)
         return chain(holding, (job.id for _, job in view.line if job.id in view.jobs), held)
 
-    def job(self, record: JobRecord, *, aside: bool = False) -> JobRow:
-        """A job's row, alive or ended. ``aside``: the pass has set it aside."""
-        allocation = record.allocation
-        reason = next((step.reason for step in reversed(record.history) if step.reason is not None), None)
-        why = Why.SET_ASIDE if aside else reason.why if reason is not None else ""
+    def job(self, record: JobRecord, waits: Why | None = None) -> JobRow:
+        """A job's row, alive or ended. ``waits``: why, where more than its place in the queue keeps it."""
+        allocation, why = record.allocation, waits
+        if why is None and record.state is not JobState.QUEUED:
+            why = next((step.reason.why for step in reversed(record.history) if step.reason is not None), None)
         return JobRow(
             record.id,
             shown(record.submission.name),
@@ -145,7 +148,7 @@ class Rows:
             None if record.end_us is None else self._ms(record.end_us),
             (record.limit_us or record.job.estimate_us) // 1000,
             None if record.state is not JobState.QUEUED or self._is_past(record) else self._ms(record.promised_us or 0),
-            str(why),
+            why or "",
             [share.node for share in allocation.nodes] if allocation is not None else [],
         )
 
@@ -199,6 +202,13 @@ class Rows:
 
     def _ms(self, core_us: int) -> int:
         return int(self._clock.when(core_us).timestamp() * 1000)
+
+
+def _waits(view: View, job_id: int) -> Why | None:
+    if job_id in view.aside:
+        return Why.SET_ASIDE
+    reason = view.without_place.get(job_id)
+    return None if reason is None else reason.why
 
 
 def woke_ms(entry: NodeEntry) -> float | None:

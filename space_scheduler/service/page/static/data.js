@@ -85,6 +85,7 @@ export class Data {
   /** Why a job waits, from what everybody sees; its story has the decision's own reason. */
   why(job) {
     if (job.state === "held") return "held by its user or an operator";
+    if (job.why) return job.why;
     const known = this.queue.indexOf(job.id);
     const place = known < 0 ? this.queue.length : known; // beyond those that are sent: behind all of them
     const free = this.cluster ? this.cluster.free_procs : 0;

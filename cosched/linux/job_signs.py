@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from cosched.linux import files
@@ -109,6 +110,15 @@ def kernel_us(thread: Thread) -> int:
         return int(text.rpartition(")")[2].split()[12]) * (1_000_000 // _TICKS_PER_S)
     except (IndexError, ValueError):
         raise ProcessLookupError(thread.tid) from None
+
+
+def any_named(pids: Iterable[int], name: str) -> bool:
+    """Whether a process's command, as the kernel has it (15 characters at most), is ``name``."""
+    for pid in list(pids)[:MOST_PROCESSES]:
+        with suppress(OSError):
+            if files.read(f"/proc/{pid}/comm").rstrip("\n") == name:
+                return True
+    return False
 
 
 def shares_memory(pid: int) -> bool:

@@ -166,7 +166,8 @@ class JobSigns(msgspec.Struct, frozen=True):
     ``transports``: what its processes there talk over, as far as it can be seen waiting, and what cannot; ``effort``:
     what they have done so far. ``ran_us`` is how long all of their threads have run since the node watches them,
     ``queued_us`` how long they have waited for a CPU (-1 both: not known, or a node of an older version). ``stall``:
-    what of it cannot be ended (a scheduler of an older version does not look at it).
+    what of it cannot be ended; ``hydra``: MPICH's process manager has been seen there (a scheduler of an older version
+    looks at neither).
     """
 
     job_id: q.JobId
@@ -178,6 +179,7 @@ class JobSigns(msgspec.Struct, frozen=True):
     ran_us: q.MicrosOrUnknown = -1
     queued_us: q.MicrosOrUnknown = -1
     stall: Stall | msgspec.UnsetType = msgspec.UNSET
+    hydra: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class Turn(msgspec.Struct, frozen=True):

@@ -7,8 +7,10 @@ Two paces. A *look* (about once a second) finds its processes, their sockets and
 import socket
 from typing import Final
 
+import msgspec
+
 from cosched.linux import job_signs
-from cosched.linux.job_signs import MOST_SOCKETS, JobGroups, Seen, Thread, seen, shares_memory, threads
+from cosched.linux.job_signs import MOST_SOCKETS, JobGroups, Seen, Thread, any_named, seen, shares_memory, threads
 from cosched.linux.sock_diag import Inet, SockDiag
 from cosched.model.coscheduling import Receives
 from cosched.model.effort import Effort
@@ -21,6 +23,8 @@ _LEAST_ARRIVALS: Final = 4
 #: Counts of a look that is older than this say nothing of now (looks fail, or the agent was kept from them).
 _FRESH_US: Final = 5_000_000
 _SHARED_MEMORY: Final = "shared memory on the node (not visible)"
+#: What starts and keeps a node's ranks for MPICH's ``mpiexec``.
+_HYDRA: Final = "hydra_pmi_proxy"
 _NOT_READABLE: Final = "others' sockets (not visible: the agent may not look at them)"
 
 
@@ -47,6 +51,7 @@ class Watching:
         self._unix: tuple[int, ...] = ()
         self._shared: dict[int, bool] = {}
         self._transports: tuple[str, ...] = ()
+        self._hydra = False  # whether MPICH's process manager has been seen
 
     def count_cpu(self) -> int:
         """What the job has used here so far, asked of the kernel and kept in ``cpu_us``."""
@@ -57,7 +62,8 @@ class Watching:
         """For the scheduler. What threads have run is told only where it was looked at lately and could be seen."""
         known = not self._hidden and now_us - self._looked_us <= _FRESH_US
         used_us = (self.ran_us, self.queued_us) if known else (-1, -1)
-        return JobSigns(*self.key, self.receives.value, self.raises, self._transports, self.effort, *used_us)
+        signs = JobSigns(*self.key, self.receives.value, self.raises, self._transports, self.effort, *used_us)
+        return msgspec.structs.replace(signs, hydra=True) if self._hydra else signs
 
     def waiting(self, diag: SockDiag) -> bool:
         """Whether bytes wait to be read by the job now, or (of TCP) have come since this was asked. Raises OSError.
@@ -95,6 +101,7 @@ class Watching:
         local = [] if any(busy.values()) else [inode for inodes in found.unix.values() for inode in inodes]
         self._unix = tuple(local[:MOST_SOCKETS])
         self._tell_transports(pids, found, busy)
+        self._hydra = self._hydra or any_named(pids, _HYDRA)
 
     def _judged(self, found: Seen, now: list[Thread], busy: dict[int, bool]) -> Receives:
         """By the busiest thread of those that get messages; else by the busiest that sleeps beside a Unix socket."""

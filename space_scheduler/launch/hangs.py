@@ -57,10 +57,11 @@ def _notes(command: re.Match[str], *, piped: bool, in_reading_loop: bool) -> Ite
         )
 
 
-def cause_of_time_out(error: str, tasks: int, script: str) -> str:
-    """Why a job may have waited until its limit, and the remedy; empty: neither output nor script shows that.
+def cause_of_time_out(error: str, tasks: int, script: str, *, hydra: bool = False) -> str:
+    """Why a job may have waited until its limit, and the remedy; empty: nothing shows that.
 
-    MPICH's ``mpiexec`` mostly complains when it is ended, and not always.
+    ``hydra``: MPICH's process manager was seen among its processes. Its ``mpiexec`` mostly complains when it is ended,
+    and not always.
     """
     raised = [match["what"] for match in _RAISED.finditer(error)]
     if raised and tasks > 1:
@@ -68,7 +69,7 @@ def cause_of_time_out(error: str, tasks: int, script: str) -> str:
             f"a rank ended with {raised[-1][:200]}, and the others may have waited for it: "
             "'mpirun python3 -m mpi4py PROGRAM' ends all of them then"
         )
-    if _MPICH.search(error) or _MPICH_BY_NAME.search(script, 0, _MOST_CHARACTERS):
+    if hydra or _MPICH.search(error) or _MPICH_BY_NAME.search(script, 0, _MOST_CHARACTERS):
         return (
             "if its output is complete, it hung in MPI_Finalize, as MPICH 4.0 may: link or preload mpich_finalize.c "
             "(docs/guide/launchers.md), or use Open MPI"

@@ -2,12 +2,14 @@
 
 import contextlib
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from kit.waiting import BOUND_S
@@ -148,3 +150,18 @@ def test_of_what_was_not_looked_at_lately_or_may_not_be_nothing_is_told(monkeypa
     monkeypatch.setattr(watching_module, "threads", lambda _: [])  # as with hidepid=2
     watching.look({}, boottime_us())
     assert told() == (-1, -1)
+
+
+def test_look_sees_hydras_proxy_by_name_and_remembers_it(tmp_path: Path) -> None:
+    proxy = tmp_path / "hydra_pmi_proxy"
+    shutil.copy("/bin/sleep", proxy)
+    watching = Watching((1, 1), groups := These())
+    for argv, seen in ((["/bin/sleep", "60"], False), ([proxy, "60"], True)):
+        with subprocess.Popen(argv) as child:
+            groups._pids = [child.pid]
+            watching.look({}, boottime_us())
+            child.kill()
+        assert (watching.signs(0).hydra is True) is seen
+    groups._pids = []
+    watching.look({}, boottime_us())
+    assert watching.signs(0).hydra is True

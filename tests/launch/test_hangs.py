@@ -69,6 +69,15 @@ def test_time_out_under_mpich_names_the_hang_in_finalize_and_its_remedy(error: s
     assert "it hung in MPI_Finalize, as MPICH 4.0 may: link or preload mpich_finalize.c" in told
 
 
+def test_time_out_under_a_plain_mpiexec_beside_hydras_proxy_names_mpichs_hang() -> None:
+    assert "it hung in MPI_Finalize, as MPICH 4.0 may" in cause_of_time_out(
+        "", 4, "#!/bin/sh\nexec mpiexec ./prog\n", hydra=True
+    )
+    assert cause_of_time_out(RAISED, 4, SCRIPT, hydra=True).startswith("a rank ended with"), (
+        "what is certain comes first"
+    )
+
+
 def test_time_out_without_a_sign_of_a_hang_names_none() -> None:
     script = "#!/bin/sh\n# not mpiexec.mpich\nexec mpirun ./prog\n"
     assert cause_of_time_out("[mpirun] nothing\nValueError: no traceback\n", 4, script) == ""

@@ -311,6 +311,17 @@ def test_time_out_after_an_exception_of_one_rank_tells_the_remedy_which_works(jo
     assert ended.state == "failed", ended
 
 
+@pytest.mark.system("mpich")
+def test_time_out_under_mpich_that_path_alone_finds_tells_of_its_hang(jobs: Jobs, programs: Path) -> None:
+    (here := programs / "mpich-by-path").mkdir()
+    (here / "mpiexec").symlink_to("/usr/bin/mpiexec.mpich")
+    (here / "hydra_pmi_proxy").symlink_to("/usr/bin/hydra_pmi_proxy")  # looked for beside it
+    hung = jobs.ended(jobs.submit(f"PATH={here}:$PATH\nexec mpiexec sleep 99 2>/dev/null", tasks=2, time_limit_s=10.0))
+    assert hung.state == "timed out", hung
+    assert hung.failure is not None
+    assert "it ran past its time limit; if its output is complete, it hung in MPI_Finalize" in hung.failure.message
+
+
 def test_loop_whose_input_mpirun_takes_is_noted_and_the_remedy_works(jobs: Jobs) -> None:
     loop = "printf 'a\\nb\\nc\\n' | while read x; do mpirun -n 1 echo \"item $x\"{}; done"
     eaten = jobs.ended(jobs.submit(loop.format(""), tasks=2))

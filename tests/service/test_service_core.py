@@ -1,5 +1,6 @@
 """The service's rules by themselves: inputs at times of a test's own, and what is to be done about each."""
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from cosched.config.cluster import ClusterConfig
@@ -184,6 +185,17 @@ def test_job_that_cannot_be_ended_is_ending_and_keeps_its_processors() -> None:
     rules.feed(Heard("n1", wire.ProgramEnded(1, 1, wire.Exit(signal=9, cause="limit"))))
     ended = rules.feed(Heard("n1", wire.GroupEnded(1, 1)))
     assert posted(ended, ev.JobEnded) == [ev.JobEnded(1, JobState.TIMED_OUT)]
+
+
+def test_time_out_of_a_job_seen_with_hydras_proxy_tells_of_mpichs_hang() -> None:
+    rules = Rules()
+    rules.comes("n1", wire.GroupReport(1, 1, "running", 1))
+    for hydra in (True, msgspec.UNSET):  # its processes are being ended by then
+        sign = wire.JobSigns(1, 1, "unknown", 0, hydra=hydra)
+        rules.feed(Heard("n1", wire.Heartbeat(Usage(), Presence.AWAY, jobs=(sign,))))
+    rules.feed(Heard("n1", wire.ProgramEnded(1, 1, wire.Exit(signal=9, cause="limit"))))
+    (end,) = [each for each in rules.feed(Heard("n1", wire.GroupEnded(1, 1))) if isinstance(each, Post)]
+    assert "it hung in MPI_Finalize" in end.facts.failure.message
 
 
 def test_what_an_ended_job_has_left_keeps_no_node_out_of_service() -> None:

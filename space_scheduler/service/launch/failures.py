@@ -21,6 +21,6 @@ def failure_of(end: Ended, launch: LaunchAttempt) -> Failure:
     message = end.message or end.outcome.value
     if end.outcome is JobState.TIMED_OUT:
         error, tasks = end.error_tail.decode(errors="replace"), sum(peer.tasks for peer in launch.peers)
-        cause = cause_of_time_out(error, tasks, launch.record.submission.script)
+        cause = cause_of_time_out(error, tasks, launch.record.submission.script, hydra=launch.hydra)
         message = f"{message}; {cause}" if cause else message
     return Failure(message, end.node, tail=lines)

@@ -193,6 +193,7 @@ class Launches:
             launch = self.attempts.get(sign.job_id)
             if launch and sign.attempt == launch.attempt and entry.name in launch.gang.node_phases:
                 launch.efforts[entry.name] = sign.effort
+                launch.hydra = launch.hydra or sign.hydra is True
                 if received := self.signs.receives(launch, entry.name, sign.receives):
                     self._post(received, note=f"seen by {entry.name}")
                 self._keep_limit(launch, entry, sign)

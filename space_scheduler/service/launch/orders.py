@@ -45,6 +45,7 @@ class LaunchAttempt:
         self.gang = gang
         self.peers: tuple[wire.Peer, ...] = ()
         self.efforts: dict[str, Effort] = {}  # by node, as its last heartbeat had it
+        self.hydra = False  # whether a node has seen MPICH's process manager
         self.rate = 1.0  # how fast it goes by the core's model, against alone on idle nodes
         self.work: WorkDone | None = None  # while it runs, where its limit counts work
         self.receives: dict[str, str] = {}  # by node, as its last heartbeat had it

@@ -9,10 +9,15 @@ _DIRECTIVE: Final = re.compile(r"#(SBATCH|PBS|BSUB|MSUB|OAR|HQ|FLUX:|\$)\s+-")
 CHOICES: Final = ("warn", "refuse")
 
 
+def directive_lines(script: str) -> list[tuple[int, str]]:
+    """The directives before the script's first command, each with the number of its line."""
+    header = takewhile(lambda line: line.lstrip()[:1] in ("", "#"), script.splitlines())
+    return [(number, line.strip()) for number, line in enumerate(header, 1) if _DIRECTIVE.match(line)]
+
+
 def foreign_directives(script: str) -> str:
     """The first directive before the script's first command, with its line, and how many more; empty: none."""
-    header = takewhile(lambda line: line.lstrip()[:1] in ("", "#"), script.splitlines())
-    found = [(number, line.strip()) for number, line in enumerate(header, 1) if _DIRECTIVE.match(line)]
+    found = directive_lines(script)
     if not found:
         return ""
     (number, line), more = found[0], len(found) - 1

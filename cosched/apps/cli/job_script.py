@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from cosched.apps.cli.foreign import no_switch
 from cosched.errors import BadInput
 
 _MAX_BYTES: Final = 1 << 20
@@ -88,6 +89,10 @@ def _parsed(ctx: click.Context, words: str, where: str, not_in_script: Container
         line = ctx.command.make_context("#COSCHED", [*arguments, "--", "-"], parent=ctx.parent, help_option_names=[])
     except BadInput as error:
         raise BadInput(f"{where}: {error.where}", error.found, error.expected, nearest=error.nearest) from None
+    except click.NoSuchOption as error:
+        if foreign := no_switch(error):
+            raise BadInput(f"{where}: {foreign.where}", foreign.found, foreign.expected) from None
+        raise BadInput(where, error.format_message().rstrip("."), "options of 'cosched submit'") from None
     except click.UsageError as error:
         raise BadInput(where, error.format_message().rstrip("."), "options of 'cosched submit'") from None
     given = {

@@ -16,6 +16,7 @@ import click
 
 import cosched
 from cosched.apps.cli.extras import advice
+from cosched.apps.cli.foreign import no_command, no_switch
 from cosched.apps.lab.interrupt import like_ctrl_c
 from cosched.errors import BadInput, Failed, nearest
 
@@ -64,15 +65,6 @@ _SECTIONS: Final = {
 }
 #: What OpenBLAS reads when it is loaded, with numpy.
 _BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
-#: Commands of other batch systems -> what does the same here, to be said where a user types one.
-_FOREIGN: Final = {
-    **dict.fromkeys(("sbatch", "qsub", "bsub", "condor_submit", "srun", "salloc", "run"), "submit"),
-    **dict.fromkeys(("squeue", "qstat", "bjobs", "condor_q", "jobs"), "queue"),
-    **dict.fromkeys(("scancel", "qdel", "bkill", "condor_rm"), "cancel"),
-    **dict.fromkeys(("sinfo", "pbsnodes", "condor_status"), "nodes"),
-    **dict.fromkeys(("sacct", "condor_history"), "history"),
-    "scontrol": "show",
-}
 _VERBS: Final = {verb: entry for verbs in _SECTIONS.values() for verb, entry in verbs.items()}
 
 
@@ -113,7 +105,9 @@ class _Verbs(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
         if args and args[0] not in _VERBS and not args[0].startswith("-"):
-            near = _FOREIGN.get(args[0]) or nearest(args[0], _VERBS)
+            if foreign := no_command(args):
+                raise foreign
+            near = nearest(args[0], _VERBS)
             raise BadInput("", f"no command {args[0]!r}", "one of " + ", ".join(_VERBS), nearest=near)
         return super().resolve_command(ctx, args)
 
@@ -146,7 +140,10 @@ def main(arguments: list[str] | None = None) -> None:
         _complain(str(error))
         sys.exit(error.status)
     except click.ClickException as error:
-        error.show()
+        if isinstance(error, click.NoSuchOption) and (foreign := no_switch(error)):
+            _complain(str(foreign))
+        else:
+            error.show()
         sys.exit(2 if isinstance(error, click.UsageError | click.FileError) else 1)
     except ModuleNotFoundError as error:
         if not (what := advice(error.name or "")):

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 import click
 import msgspec
 
+from cosched.apps.cli.foreign import jobs_meant
 from cosched.client.client import Client
 from cosched.errors import BadInput
 from cosched.model.job import TERMINAL, JobState
@@ -51,7 +52,8 @@ def echo_json(document: object) -> None:
 
 def _job_number(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or int(text) < 1 or len(text) > 18:
-        raise BadInput("ID", f"{text!r}", "the number of a job, as 'cosched submit' and 'cosched queue' print it")
+        expected = "the number of a job, as 'cosched submit' and 'cosched queue' print it"
+        raise BadInput("ID", f"{text!r}", expected, nearest=jobs_meant(text))
     return int(text)
 
 

@@ -1,6 +1,5 @@
 """``cosched submit``: hand a job script to the service."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -8,6 +7,7 @@ from typing import Any, Final
 import click
 
 from cosched.apps.cli.following import tell, to_end
+from cosched.apps.cli.foreign import directives, time_meant
 from cosched.apps.cli.job_environment import EXPORTS, directory, environment, missing_place, utf8
 from cosched.apps.cli.job_script import merged, read
 from cosched.apps.cli.service import echo_json, exit_status, json_option, lasting, outcome, service
@@ -24,34 +24,6 @@ from cosched.wire.foreign import CHOICES, foreign_directives
 
 #: Options that concern the command, not the job: not in a script.
 _NOT_IN_SCRIPT: Final = ("wait", "as_json", "server", "lab", "script", "arguments")
-
-#: An option of other batch systems' submission -> what does the same here.
-_FOREIGN: Final = {
-    **dict.fromkeys(("--ntasks", "--np"), "--tasks"),
-    **dict.fromkeys(
-        (
-            "-N",
-            "--nodes",
-            "--ntasks-per-node",
-        ),
-        "--tasks; nodes are chosen for the job",
-    ),
-    **dict.fromkeys(("-c", "--cpus-per-task"), "--tasks; a task is one CPU"),
-    **dict.fromkeys(("-t", "--time-limit"), "--time, with its unit, such as 10min"),
-    **dict.fromkeys(("-J", "--job-name"), "--name"),
-    **dict.fromkeys(("-o", "-O"), "--output"),
-    "-e": "--error",
-    **dict.fromkeys(("-D", "--chdir"), "--directory"),
-    "--mem-per-cpu": "--mem, which is of each task",
-    "--wrap": "a script, or - for standard input",
-    "--parsable": "--json",
-}
-
-#: Options of theirs that have no counterpart here.
-_NOTHING_LIKE: Final = re.compile(
-    "-[ACGabdpqwx]|--(account|array|begin|constraint|deadline|dependency|exclude|exclusive|gpus|gres|mail-type|mail-user"
-    "|nodelist|partition|qos|signal)"
-)
 
 #: A field of the submission -> the option that sets it, for what the service refuses.
 _OPTIONS: Final = {
@@ -80,7 +52,10 @@ _OPTIONS: Final = {
 def _seconds(_ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
     if text is None:
         return None
-    limit_us = duration_us(text, param.opts[-1])
+    try:
+        limit_us = duration_us(text, param.opts[-1])
+    except BadInput as error:
+        raise BadInput(error.where, error.found, error.expected, nearest=error.nearest or time_meant(text)) from None
     if limit_us < 1:
         raise BadInput(param.opts[-1], f"{text!r}", "more than nothing")
     return limit_us / US_PER_S
@@ -89,7 +64,11 @@ def _seconds(_ctx: click.Context, param: click.Parameter, text: str | None) -> f
 def _bytes(_ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
     if text is None:
         return None
-    size = size_bytes(text, param.opts[-1])
+    try:
+        size = size_bytes(text, param.opts[-1])
+    except BadInput as error:
+        near = error.nearest or (f"{text}MB" if text.isdigit() else "")  # as Slurm reads it
+        raise BadInput(error.where, error.found, error.expected, nearest=near) from None
     if size < 1:
         raise BadInput(param.opts[-1], f"{text!r}", "at least 1B")
     return size
@@ -117,22 +96,7 @@ def _components(_ctx: click.Context, param: click.Parameter, text: str | None) -
     return None if text is None else parse_components(text, param.opts[-1])
 
 
-class _Command(click.Command):
-    """Names what does the same here as an option of another batch system, and options that go to the script."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            if same := _FOREIGN.get(error.option_name):
-                raise BadInput(error.option_name, "an option of another batch system", same) from None
-            if _NOTHING_LIKE.fullmatch(error.option_name):
-                found = "an option of another batch system, without a counterpart here"
-                raise BadInput(error.option_name, found, "options that 'cosched submit --help' lists") from None
-            raise
-
-
-@click.command("submit", cls=_Command, context_settings={"allow_interspersed_args": False})
+@click.command("submit", context_settings={"allow_interspersed_args": False})
 @click.option(
     "-n",
     "--tasks",
@@ -317,8 +281,10 @@ def _unread(ctx: click.Context, job: JobDoc, submission: Submission, where: str)
         yield f"{after!r} stands after {where} and is the script's: options of the job stand before it"
     yield from (f"job {job.job_id}: {note}" for note in job.notes)
     if found := foreign_directives(submission.script):
+        like = f": {same}" if (same := directives(submission.script)) else ""
         tasks = f"{job.tasks} task{'s' if job.tasks > 1 else ''} for at most {lasting(job.time_limit_s)}"
-        yield f"WARNING: {where}: {found}: not read; job {job.job_id} is {tasks}; '#COSCHED' lines have its options"
+        read = f"not read; job {job.job_id} is {tasks}; '#COSCHED' lines have its options{like}"
+        yield f"WARNING: {where}: {found}: {read}"
 
 
 def _option(argument: str) -> str:

@@ -123,7 +123,8 @@ def test_foreign_directives_are_warned_of_on_stderr_and_refused_on_demand(
     size = "2 tasks" if "COSCHED" in lines else "1 task"
     told = f"other.sh: {FOREIGN[lines]}: not read; job {job['job_id']} is {size} for at most 1 h; '#COSCHED' lines"
     assert ended.err.count("\n") == 1
-    assert f"cosched: WARNING: {told}" in ended.err
+    assert f"cosched: WARNING: {told} have its options" in ended.err
+    assert ("-t: --time, with its unit" in ended.err) is ("SBATCH" in lines)
     assert call("cancel", job["job_id"]).status == 0
     refused = call("submit", "--foreign-directives", "refuse", "other.sh")
     assert (refused.status, refused.out) == (2, "")

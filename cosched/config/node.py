@@ -198,7 +198,9 @@ def load_node(path: Path) -> NodeConfig:
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise BadInput(str(path), "no such file", "a node's settings (cosched init makes them)") from None
+        raise BadInput(
+            str(path), "no such file", "a node's settings ('cosched node render' makes them, --config names others)"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(str(path), f"cannot be read: {error}") from None
     except ValueError as error:  # also of its converters: a number of too many digits

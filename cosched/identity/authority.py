@@ -291,7 +291,7 @@ def _certificates(path: Path) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(path.read_bytes())
     except FileNotFoundError:
-        raise BadInput(str(path), "no such file", "a certificate, made by 'cosched init'") from None
+        raise BadInput(str(path), "no such file", "a certificate, as 'accept' puts it there") from None
     except OSError as error:
         raise BadInput(str(path), f"cannot be read: {error.strerror}") from None
     except ValueError:

@@ -48,7 +48,7 @@ def private(path: Path) -> Path:
     try:
         mode = path.stat().st_mode & 0o777
     except FileNotFoundError:
-        raise BadInput(str(path), "no such file", "a key, made by 'cosched init'") from None
+        raise BadInput(str(path), "no such file", "a key, as 'request' makes it") from None
     except OSError as error:
         raise BadInput(str(path), f"cannot be read: {error.strerror}") from None
     if mode & 0o077:

@@ -80,14 +80,16 @@ def _context(protocol: int, directory: Path, kind: Kind | None, *, dates: bool) 
     try:
         context.load_verify_locations(authority)
     except FileNotFoundError:
-        raise BadInput(str(authority), "no such file", "the authority's certificate, made by 'cosched init'") from None
+        raise BadInput(
+            str(authority), "no such file", "the authority's certificate, as 'accept' puts it there"
+        ) from None
     except (ssl.SSLError, OSError) as error:
         raise BadInput(str(authority), f"cannot be used: {_said(error)}", "a certificate in PEM") from None
     if kind is None:
         return context
     pem, key = certificate(kind, directory)
     if not pem.exists():
-        raise BadInput(str(pem), "no such file", f"the {kind}'s certificate, made by 'cosched init'")
+        raise BadInput(str(pem), "no such file", f"the {kind}'s certificate, as 'accept' puts it there")
     private(key)
     try:
         context.load_cert_chain(pem, key)

@@ -2,10 +2,11 @@
 
     ./run campaign monitoring_hosts [--work DIR] [--image DIR] [--ansible DIR] [--only STEP ...]
 
-One host with systemd as process 1 (``_systemd_hosts``), which is the scheduler's and the monitoring's. Debian's
-packages of Prometheus and Alertmanager lie in a repository within the image: the host has no network but the
-controller's. There is no package of Grafana to be had, so that role lays down its files alone. Each step is a playbook
-and what must be true after it. Needs what ``./run campaign ansible`` needs, and dpkg-scanpackages.
+Two hosts with systemd as process 1 (``_systemd_hosts``): the scheduler's, which is the monitoring's too, and a desk
+with a synthetic user, which Prometheus reads. Debian's packages of Prometheus and Alertmanager lie in a repository
+within the image: the hosts have no network but the controller's. There is no package of Grafana to be had, so that role
+lays down its files alone. Each step is a playbook and what must be true after it. Needs what ``./run campaign ansible``
+needs, and dpkg-scanpackages.
 """
 
 import json
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from campaigns._ansible_lab import HEAD, ROOT, Broken, Lab, arguments, changed, gone_through, need, workplace
+from campaigns._ansible_lab import HEAD, ROOT, SEATED, Broken, Lab, arguments, changed, gone_through, need, workplace
 from campaigns._ansible_versions import wheelhouse
 from campaigns._systemd_hosts import image, run
 from campaigns.ansible import controller_environment
@@ -25,6 +26,8 @@ PACKAGES = ("prometheus", "prometheus-alertmanager")
 FILES = "/etc/prometheus/cosched"
 PROVISIONED = "/etc/grafana/provisioning"
 GRAFANA_IS_FILES = {"grafana_files_only": True}
+#: The scrapes whose targets must be up: the scheduler's, and that of desks with a synthetic user.
+SCRAPED = {"cosched": "up", "cosched-desks": "up"}
 #: The rule waits for two minutes, and Prometheus judges every 15 s.
 ALERT_S = 240.0
 #: What Debian's packages leave by its policy (the account, what came along with them), and the scheduler's state.
@@ -41,19 +44,27 @@ LEFT = (
         "var/lib/cosched",
     ),
 )
+#: What the scheduler writes while it runs.
+JOURNAL = ("var/lib/cosched",)
 _FETCH_S = 900.0
 
 
 class Watched(Lab):
-    """One host, and what is asked of Prometheus and Alertmanager there."""
+    """The hosts, and what is asked of Prometheus and Alertmanager there."""
 
     def __init__(self, work: Path, base: Path, ansible: Path) -> None:
-        super().__init__(work, base, ansible, (HEAD,))
+        super().__init__(work, base, ansible, (HEAD, SEATED))
 
     def settings(self, wheels: Path) -> None:
         """Write the inventory, as an administrator would."""
         here = {"hosts": {HEAD: {"ansible_host": self.hosts.addresses[HEAD]}}}
-        groups = {"cosched_scheduler": here, "cosched_monitoring": here, "cosched_nodes": {}, "cosched_local_load": {}}
+        desk = {"hosts": {SEATED: {"ansible_host": self.hosts.addresses[SEATED]}}}
+        groups = {
+            "cosched_scheduler": here,
+            "cosched_monitoring": here,
+            "cosched_nodes": desk,
+            "cosched_local_load": desk,
+        }
         self.written(groups, wheels, cosched_users=[], cosched_runbooks="https://docs.example.org/runbooks.html")
 
     def monitoring(self, *arguments: str, fails: bool = False, **values: Any) -> dict[str, dict[str, int]]:
@@ -82,7 +93,7 @@ def checked_first(lab: Watched) -> None:
     """On a fresh host check mode says what would be done, and does nothing."""
     before = lab.state(HEAD)
     need(changed(lab.monitoring("--check")), "it says that nothing would be done")
-    need(lab.state(HEAD) == before, "check mode has changed the host")
+    compare(before, lab.state(HEAD), JOURNAL)
 
 
 def refused(lab: Watched) -> None:
@@ -102,11 +113,13 @@ def refused(lab: Watched) -> None:
 
 
 def from_nothing(lab: Watched) -> None:
-    """monitoring.yml from nothing: the scheduler is scraped, rules are judged, all listen for this host alone."""
+    """monitoring.yml from nothing: scheduler and desk are scraped, rules are judged, all listen for this host alone."""
     lab.monitoring()
-    lab.until(lambda: lab.targets() == {"cosched": "up"}, "Prometheus scrapes the scheduler", 90)
+    lab.until(lambda: lab.targets() == SCRAPED, "Prometheus scrapes the scheduler and the desk", 90)
     found = lab.asked(9090, "/api/v1/query?query=cosched_accepting")["data"]["result"]
     need([(each["metric"]["cluster"], each["value"][1]) for each in found] == [("office", "1")], f"accepting: {found}")
+    found = lab.asked(9090, "/api/v1/query?query=cosched_local_present")["data"]["result"]
+    need([each["metric"]["node"] for each in found] == [SEATED], f"present: {found}")
     rules = [rule for group in lab.asked(9090, "/api/v1/rules")["data"]["groups"] for rule in group["rules"]]
     bad = [rule["name"] for rule in rules if rule["health"] == "err"]
     need(rules and not bad, f"rules that cannot be judged: {bad} of {len(rules)}")
@@ -148,7 +161,7 @@ def alerted(lab: Watched) -> None:
 
     lab.until(told, "Alertmanager knows of it", ALERT_S)
     lab.hosts.at(HEAD, "systemctl start cosched-scheduler.service")
-    lab.until(lambda: lab.targets() == {"cosched": "up"}, "it is scraped again", 90)
+    lab.until(lambda: lab.targets() == SCRAPED, "it is scraped again", 90)
 
 
 def reconfigured(lab: Watched) -> None:
@@ -199,9 +212,9 @@ def foreign(lab: Watched) -> None:
     lab.hosts.at(HEAD, "apt-get -qq purge -y --autoremove prometheus")
 
 
-def compare(was: dict[str, str], now: dict[str, str]) -> None:
-    """A host must be as it was, ``LEFT`` apart. Raises :class:`Broken`."""
-    other = [what for what in was.keys() | now.keys() if was.get(what) != now.get(what) and not what.startswith(LEFT)]
+def compare(was: dict[str, str], now: dict[str, str], left: tuple[str, ...] = LEFT) -> None:
+    """A host must be as it was, paths that begin with one of ``left`` apart. Raises :class:`Broken`."""
+    other = [what for what in was.keys() | now.keys() if was.get(what) != now.get(what) and not what.startswith(left)]
     need(not other, f"not as before: {[(what, was.get(what), now.get(what)) for what in sorted(other)[:8]]}")
 
 

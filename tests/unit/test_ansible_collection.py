@@ -1,6 +1,7 @@
 """The Ansible collection without Ansible: its files are what they promise to be."""
 
 import ast
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,17 @@ def test_what_a_role_takes_is_what_it_has_defaults_for(role: str) -> None:
     kinds = {"str": str, "path": str, "int": int, "bool": bool, "list": list, "dict": dict}
     for name, option in options.items():
         if "{{" not in str(option["default"]):
-            assert type(option["default"]) is kinds[option["type"]], name
+            assert option["type"] == "raw" or type(option["default"]) is kinds[option["type"]], name
+
+
+@pytest.mark.parametrize(("role", "text"), [("node_agent", "mpl = 2\n"), ("scheduler", "lease: 20s\n")])
+def test_extra_settings_are_given_as_text_or_as_keys(role: str, text: str) -> None:
+    (block,) = [each["block"] for each in read(COLLECTION / f"roles/{role}/tasks/configure.yml") if "block" in each]
+    (template,) = [each["ansible.builtin.command"]["stdin"] for each in block if "ansible.builtin.command" in each]
+    environment = jinja2.Environment(autoescape=False)
+    environment.filters["to_json"] = json.dumps
+    for given, expected in ((text, text.rstrip("\n")), ({"a": {"b": 1}}, '{"a": {"b": 1}}')):
+        assert environment.from_string(template).render({f"{role}_extra": given}).rstrip("\n") == expected
 
 
 @pytest.mark.parametrize(("by_name", "told"), [(False, 1), (True, 0)])

@@ -63,7 +63,8 @@ def create_command(
     about = f"{made.token.id} of {made.token.user}, good until {local(made.token.expires)}"
     if into is not None:
         if read_only:
-            click.echo(f"token {about}, in {into}/: for Prometheus, which may read /metrics with it")
+            click.echo(f"token {about}, in {into}/: for Prometheus, which may read /metrics with it, once its account")
+            click.echo(f"  can read the file on its host: chgrp -R prometheus {into} && chmod -R g+rX {into}")
             return
         click.echo(f"token {about}, in {into}/: copy it to ~/.config/cosched of the machine where it is used, then")
         click.echo("  cosched queue --server https://HOST:7420")

@@ -1,5 +1,6 @@
 """Callbacks for options of all commands: a value that cannot be is told before anything happens, with what can."""
 
+import json
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -67,12 +68,14 @@ def absolute_path(option: str, path: str) -> str:
 
 
 def toml_table(path: Path | None) -> dict[str, Any]:
-    """What a TOML file says, nothing without one. Raises :class:`BadInput`."""
+    """What a TOML file says, or a JSON object; nothing without one. Raises :class:`BadInput`."""
     if path is None:
         return {}
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        table: dict[str, Any] = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
+        return table
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(str(path), f"cannot be read: {error}") from None
     except (ValueError, RecursionError) as error:
-        raise BadInput(str(path), f"not TOML: {error}") from None
+        raise BadInput(str(path), f"not TOML, nor a JSON object: {error}") from None

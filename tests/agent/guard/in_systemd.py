@@ -112,14 +112,37 @@ def test_parallel_work_lies_in_a_slice_that_is_idle(installed: tuple[NodeConfig,
     assert (GROUPS / SLICE / "cpu.idle").read_text().strip() == "1"
     assert cpu_max() == "5000"  # armed: half of a CPU in each 10 ms
     assert systemctl("is-active", "cosched-agent", "cosched-guard", "cosched-jobs").split() == ["active"] * 3
+
+
+#: What the guard enforces in Debian's User Mode Linux, which has no controller cpuset and an old kernel.
+ENFORCED = (
+    "cpu ceiling", "idle class", "memory limit", "job kill", "processes limit", "job weights", "protects the desk",
+    "load by side", "private /tmp", "switch user",
+)  # fmt: skip
+
+
+def in_agents_sandbox(*argv: str) -> list[str]:
+    """The command with the account, the rights and the view of the agent's unit, whose process must run."""
+    pid, account = main_pid("cosched-agent"), pwd.getpwnam(AGENT)
+    return ["nsenter", f"--target={pid}", "--mount", "setpriv", f"--reuid={account.pw_uid}",
+            f"--regid={account.pw_gid}", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs",
+            *argv]  # fmt: skip
+
+
+@pytest.mark.parametrize("beside", ["root beside the agent", "the agent's sandbox", "root beside the guard alone"])
+def test_check_warns_of_nothing_that_is_enforced(installed: tuple[NodeConfig, Layout], beside: str) -> None:
     _, layout = installed
-    checked = subprocess.run(
-        [sys.executable, "-m", "cosched.apps.cli.main", "agent", "--config", layout.settings, "--check", "--json"],
-        capture_output=True, text=True, check=False, timeout=BOUND_S,
-    )  # fmt: skip
+    argv = [layout.python, "-m", "cosched.apps.cli.main", "agent", "--config", layout.settings, "--check", "--json"]
+    if "sandbox" in beside:
+        argv = in_agents_sandbox(*argv)
+    if "alone" in beside:
+        systemctl("stop", "cosched-agent")
+    checked = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=BOUND_S)
+    systemctl("start", "cosched-agent")
     found = {each["what"]: each for each in json.loads(checked.stdout)["findings"]}
-    assert found["protects the desk"]["found"] == "yes", found
-    assert found["cpu ceiling"]["found"] == "yes"
+    assert found["guard"]["level"] == "ok", found
+    assert {what: found[what]["found"] for what in ENFORCED} == dict.fromkeys(ENFORCED, "yes")
+    assert found["cgroups"] == {"what": "cgroups", "level": "ok", "found": "v2"}
 
 
 def test_limits_outlast_a_reload_and_jobs_a_guard(installed: tuple[NodeConfig, Layout]) -> None:
@@ -192,11 +215,8 @@ def test_the_agents_account_can_do_what_it_must_and_nothing_else(installed: tupl
     assert Path(layout.run, "agent.sock").stat().st_uid == account.pw_uid  # it listens, and the guard answers it
     guard, home = main_pid("cosched-guard"), pwd.getpwuid(0).pw_dir
     text = TRIES.format(guard=guard, etc=layout.etc, state=config.paths.state, side=str(SIDE), home=home)
-    tried = subprocess.run(
-        ["nsenter", f"--target={pid}", "--mount", "setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}",
-         "--clear-groups", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", layout.python, "-c", text],
-        capture_output=True, text=True, check=False, timeout=BOUND_S,
-    )  # fmt: skip
+    argv = in_agents_sandbox(layout.python, "-c", text)
+    tried = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=BOUND_S)
     assert (tried.returncode, tried.stdout, tried.stderr) == (0, "", "")
 
 

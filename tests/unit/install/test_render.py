@@ -146,6 +146,9 @@ def test_more_settings_prevail_and_are_checked(tmp_path: Path) -> None:
     config = load_node(tmp_path / "etc/cosched/node.toml")
     assert (config.presence.preset, config.security.min_uid) == ("dedicated", 500)
     assert config.security.agent_user == "cosched-agent"
+    more.write_text('{"presence": {"preset": "lab-night"}}')
+    assert run(*NODE, "--extra", more, "--into", tmp_path).returncode == 0
+    assert load_node(tmp_path / "etc/cosched/node.toml").presence.preset == "lab-night"
     more.write_text('[presence]\npreset = "never"\n')
     refused = run(*NODE, "--extra", more)
     assert (refused.returncode, "presence.preset" in refused.stderr) == (2, True)

@@ -22,6 +22,7 @@ _FIRST_POLL_US: Final = 20_000
 _LAST_POLL_US: Final = process.US_PER_S
 #: From one interval between two looks to the next: the end is seen late by a quarter of what it took, at most.
 _POLL_GROWTH: Final = 1.25
+_SAVE_AGAIN_US: Final = process.US_PER_S
 
 
 class Endings:
@@ -51,7 +52,8 @@ class Endings:
         for group in self._groups.values():
             if group.deadline_us is not None and self._limited(group):
                 moments.append(group.deadline_us)
-            moments += [moment for moment in (group.kill_at_us, group.poll_at_us) if moment is not None]
+            later = group.kill_at_us, group.poll_at_us, group.save_at_us
+            moments += [moment for moment in later if moment is not None]
         return min(moments, default=None)
 
     def tick(self, now_us: int) -> None:
@@ -64,6 +66,8 @@ class Endings:
                 self.look_in(group, 0)
             if group.poll_at_us is not None and now_us >= group.poll_at_us:
                 self._look(group, now_us)
+            if group.save_at_us is not None and now_us >= group.save_at_us:
+                self.save(group)
 
     def _limited(self, group: Group) -> bool:
         return not (group.ending or group.told_empty or self.paused or group.stopped_us is not None)
@@ -159,5 +163,8 @@ class Endings:
         """Put on record what a successor of this guard must know."""
         if group.user is None:
             return  # not prepared: nothing that a successor could go on with
-        with contextlib.suppress(OSError):  # a full disk: the guard goes on, a successor would know less
+        try:
             self._records.write_group(*group.key, group.record(self._boot_id))
+            group.save_at_us = None
+        except OSError:  # a full disk: the guard goes on; until it is written a successor would know less
+            group.save_at_us = process.boottime_us() + _SAVE_AGAIN_US

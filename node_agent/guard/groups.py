@@ -87,6 +87,7 @@ class Group:
         self.ending: str | None = None  # the cause: limit, killed, owner
         self.kill_at_us: int | None = None
         self.poll_at_us: int | None = None
+        self.save_at_us: int | None = None  # when its record, which could not be written, is tried again
         self.poll_every_us = 0
         self.killed_us: int | None = None  # when its processes were killed first
         self.errand: int | None = None  # a child of the guard that did not make it ready in time, and has not ended

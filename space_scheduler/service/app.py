@@ -138,7 +138,10 @@ class Service:
             self.recorder = self.shell.record = Recorder(
                 self._record, config, members.nodes, fence, lambda why: self.log.warn("record", why=why)
             )
-        self.link = self.shell.link = Link(config, self.book, fence, self.log, self.shell.feed, members)
+        self.link = self.shell.link = Link(
+            config, self.book, fence, self.log, self.shell.feed, members,
+            None if self._take_over else recovered.last_job_id,
+        )  # fmt: skip
         self.jobs = Jobs(self.host)
         self.metrics = self._measured(core, recovered.jobs.values())
         now_us = self.host.clock.now_us()

@@ -27,10 +27,15 @@ from space_scheduler.service.app import host_of
 from space_scheduler.service.journal.copies import write_copy
 from space_scheduler.service.journal.schema import (
     VERSION,
+    Mark,
     check_never_was,
+    check_not_older,
     connect,
+    end_of,
     format_of,
+    holder,
     lock_path,
+    marked,
     readable,
 )
 from space_scheduler.service.launch.sharing import policy_of
@@ -44,7 +49,7 @@ async def rehearse(config: ClusterConfig, where: str) -> list[str]:
     policy_of(config, f"{where}: policy")
     state = Path(config.state)
     journal = state / "journal.db"
-    running = _holder(journal)
+    running, mark = _holder(journal)
     beside = f", where process {running} serves now" if running else ""
     members = Members(state / "members.json", config.nodes)
     Tokens(state / "tokens.json")
@@ -59,7 +64,7 @@ async def rehearse(config: ClusterConfig, where: str) -> list[str]:
     else:
         lines.append("no listen.address: no agent can join, and nothing will start")
     _check_writable(state)
-    lines.append(f"journal: {journal}{beside}: {await _recovered(config, journal)}")
+    lines.append(f"journal: {journal}{beside}: {await _recovered(config, journal, mark)}")
     return lines
 
 
@@ -79,20 +84,20 @@ def _secured(config: ClusterConfig, running: str, beside: str) -> list[str]:
     return lines + [f"{each.path}: valid for {each.days_left:.0f} days" for each in validities(identity)]
 
 
-def _holder(journal: Path) -> str:
-    """The process whose the journal is at this moment; empty: nobody's. Raises :class:`Failed`."""
+def _holder(journal: Path) -> tuple[str, Mark | None]:
+    """The process that has the journal at this moment (empty: none), and the journal's mark. Raises :class:`Failed`."""
     try:
         lock = os.open(lock_path(journal), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
-        return ""
+        return "", None
     except OSError as error:
         raise Failed(f"journal {journal}: {lock_path(journal)} cannot be opened: {error.strerror}") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
-        return os.pread(lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        return holder(lock), marked(lock)
     else:
-        return ""
+        return "", marked(lock)
     finally:
         os.close(lock)
 
@@ -106,13 +111,13 @@ def _check_writable(state: Path) -> None:
         raise Failed(f"state: {state} cannot be {'written' if there == state else 'made'}: not allowed in {there}")
 
 
-async def _recovered(config: ClusterConfig, journal: Path) -> str:
+async def _recovered(config: ClusterConfig, journal: Path, mark: Mark | None) -> str:
     """What a start would recover, by recovering a copy. Raises ``JournalRefused`` and other kinds of ``Failed``."""
     if not journal.exists():
         check_never_was(journal)
         return "none yet"
     with tempfile.TemporaryDirectory(prefix="cosched-check-") as copy:
-        await asyncio.to_thread(_copy, journal, Path(copy) / journal.name)
+        await asyncio.to_thread(_copy, journal, Path(copy) / journal.name, mark)
         older = format_of(journal)
         host = host_of(structs.replace(config, state=copy), lambda committed: None, lambda problem: None)
         try:
@@ -126,8 +131,9 @@ def _conversion(older: int) -> str:
     return f"it is of format {older}: a start keeps a copy of it beside it and brings it to format {VERSION}"
 
 
-def _copy(journal: Path, target: Path) -> None:
+def _copy(journal: Path, target: Path, mark: Mark | None) -> None:
     with readable(journal), closing(connect(journal, write=False)) as source:
+        check_not_older(journal, end_of(source), mark)  # the mark was read before: a running service only goes on
         try:
             write_copy(source, target)
         except (OSError, sqlite3.OperationalError) as error:

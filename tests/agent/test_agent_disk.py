@@ -1,6 +1,7 @@
 """A disk of bounded size: output that is cut, output that is swept, and a disk that is full while jobs run."""
 
 import contextlib
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -142,6 +143,8 @@ async def test_on_a_full_disk_nothing_new_is_taken_and_what_runs_ends_as_it_woul
 
             os.truncate(filler, 0)
             await until(lambda: "records can be written again" in node.log.read_text(), "the records to be written")
+            record = node.state / "records/5.1.group"
+            await until(lambda: json.loads(record.read_text())["ending"] == "killed", "the guard's record of its end")
             node.stop_agent()
             node.start_agent()
             await until(lambda: len(scheduler.hellos) == 2, "the agent to come back")

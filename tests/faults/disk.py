@@ -4,7 +4,7 @@ The journal is real, SQLite on files in memory. A crash leaves the files as they
 *torn* write leaves a piece of the last transaction, with what was there before behind it, or garbage. While the disk
 fails, a write ends in its midst (by the kernel's limit on the size of files, ``EFBIG``: SQLite's disk I/O error) or the
 file has no room for another page (SQLite's *full*). Damage is done to a copy: it has to be refused, or what is read
-from it has to be the beginning of what was written.
+from it has to be what was written.
 """
 
 import resource
@@ -26,8 +26,8 @@ from space_scheduler.service.journal.journal import Journal
 from space_scheduler.service.journal.records import Facts, JobRecord
 
 _NO_LIMIT_PAGES = 1_073_741_823
-#: The main file and the log of what was written last; the third one of SQLite's is made again.
-_FILES = ("", "-wal")
+#: The main file, the log of what was written last (the third one of SQLite's is made again), and the mark.
+_FILES = ("", "-wal", ".lock")
 Files = dict[str, bytes]
 
 
@@ -67,7 +67,7 @@ class Disk:
         self.put(files)
 
     def torn(self, before: Files, after: Files) -> Files:
-        """What may be left when the power fails between these: a piece of the transaction, in the log."""
+        """What may be left when the power fails between these: a piece of the transaction in the log, no mark of it."""
         old, new = before.get("-wal", b""), after.get("-wal", b"")
         if before.get("") != after.get(""):
             return after  # it was whole already: a checkpoint followed it
@@ -79,7 +79,8 @@ class Disk:
         garbage = self.world.random.randbytes(64) if self.world.random.random() < 0.3 else b""
         found = new[:cut] + garbage + old[cut + len(garbage) :]
         end = cut + len(garbage) if self.world.random.random() < 0.5 else len(new)
-        return {**after, "-wal": found[: max(end, len(before.get("-wal", b"")))]}
+        left = {**after, "-wal": found[: max(end, len(before.get("-wal", b"")))]}
+        return left | {".lock": before[".lock"]} if ".lock" in before else left
 
     # when it cannot be written
 
@@ -128,7 +129,7 @@ class Disk:
                 Journal(intact.path).close()
             files = intact.read()
             known = Read(intact.path, policy, rules)
-            which = chance.choice([suffix for suffix in files if files[suffix]])
+            which = chance.choice([suffix for suffix in files if files[suffix] and suffix != ".lock"])
             damaged.put({**files, which: self._damaged(files[which])})
             try:
                 found = Read(damaged.path, policy, rules)
@@ -179,14 +180,16 @@ class Read:
             journal.close()
 
     def differs(self, known: "Read", *, tail_lost: bool) -> str:
-        """How it is not the beginning of what was written; empty where it is.
+        """How it is not what was written; empty where it is.
 
-        ``tail_lost``: what was committed last may be missing, facts of jobs among it, which have no event.
+        ``tail_lost``: a transaction without events may be missing, which has facts of jobs.
         """
         if self.wrong:
             return self.wrong
+        if self.seq != known.seq:
+            return "events are missing"
         jobs, known_jobs = (_without_facts(each.jobs) if tail_lost else each.jobs for each in (self, known))
-        if self.seq == known.seq and (self.state, jobs) != (known.state, known_jobs):
+        if (self.state, jobs) != (known.state, known_jobs):
             return "its state is another"
         (cluster_id, runs), (known_id, known_runs) = self.who, known.who
         if runs != known_runs[: len(runs)] or (runs and cluster_id != known_id):
@@ -194,7 +197,7 @@ class Read:
         for seq, event in self.events.items():
             if seq in known.events and known.events[seq] != event:
                 return f"event {seq} is another"
-        return "" if self.seq <= known.seq else "it has more than was written"
+        return ""
 
 
 def _without_facts(jobs: Mapping[int, JobRecord]) -> dict[int, JobRecord]:

@@ -173,6 +173,7 @@ class Scheduler:
         config = self.config
         self.rules = self.rules_type(config, config.nodes, self.fence, self.orders_type(config, self.fence, self.key))
         now_us, recovered = found.clock.now_us(), found.recovered
+        self._last_job_id = recovered.last_job_id
         progress = {
             job_id: (float(each.left_at(now_us)) / ALONE_PPM, float(each.rate_ppm) / ALONE_PPM)
             for job_id, each in recovered.progress.items()
@@ -297,7 +298,7 @@ class Scheduler:
 
     def welcome(self, message: wire.FromAgent, name: str) -> wire.Hello:
         """The hello of an agent that may join. Raises :class:`BadInput`."""
-        return checked_hello(message, name, self.fence)
+        return checked_hello(message, name, self.fence, last_job_id=self._last_job_id)
 
     def _heard(self, link: Link, frame: bytes) -> None:
         if self._links.get(link.name) is not link:

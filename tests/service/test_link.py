@@ -13,13 +13,16 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from cosched.config.cluster import ClusterConfig
+from cosched.errors import BadInput
 from cosched.model.desk import ContractReason, DeskReport
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
 from space_scheduler.service.launch.effects import Cut, Say, Send
 from space_scheduler.service.launch.inputs import Connected, Ticked
+from space_scheduler.service.launch.numbers import OrderKind, OrderNumbers
 from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.service_core import ServiceCore
+from space_scheduler.service.link.joining import checked_hello
 
 
 def hello(**given: Any) -> wire.Hello:
@@ -130,6 +133,56 @@ async def test_a_fresh_journal_takes_over_when_told_so(cluster: Cluster, make_cl
         assert agent.heard_already(wire.Welcome)[0].fence.epoch > 1000
     async with running(cluster) as service, service.agent("n1", obeyed=wire.Fence("old", 1000, "i")):
         await joined(service, "n1")
+
+
+def order_number(epoch: int) -> int:
+    """That of the first order that a scheduler of this epoch gives for an attempt."""
+    return OrderNumbers(epoch).new("n1", (41, 1), OrderKind.PREPARE).n
+
+
+@pytest.mark.parametrize(
+    ("job_id", "state", "last_order", "cluster_id", "last_job_id", "refused"),
+    [
+        (41, "running", order_number(7), "ours", 40, True),
+        (41, "prepared", order_number(7), "ours", 40, True),
+        (41, "ended", order_number(7), "ours", 40, False),  # killed as unknown
+        (40, "running", order_number(7), "ours", 40, False),
+        (41, "running", order_number(8), "ours", 40, False),  # given by this start, which the journal knew later
+        (41, "running", 0, "ours", 40, False),  # not known when it was given
+        (41, "running", order_number(7), "ours", None, False),  # a take-over
+        (41, "running", order_number(7), "another", 40, False),  # whose scheduler gives orders only by a take-over
+    ],
+)
+def test_hello_with_a_job_of_an_earlier_start_that_the_journal_never_had_is_refused(
+    job_id: int, state: str, last_order: int, cluster_id: str, last_job_id: int | None, refused: bool
+) -> None:
+    report = wire.GroupReport(job_id, 1, state, last_order)
+    first = hello(groups=(report,), obeyed=wire.Fence(cluster_id, 7, "before"))
+    fence = wire.Fence("ours", 8 if cluster_id == "ours" else wire.TAKE_OVER_EPOCH, "now")
+    if not refused:
+        assert checked_hello(first, "n1", fence, last_job_id=last_job_id) is first
+        return
+    with pytest.raises(BadInput, match=r"job 41, which this scheduler's journal has never had.*--restore FILE"):
+        checked_hello(first, "n1", fence, last_job_id=last_job_id)
+
+
+async def test_running_job_that_an_older_copy_of_the_journal_does_not_know_goes_on(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """The whole way: the state directory of before the job, put on another host; then the same with --take-over."""
+    cluster = make_cluster()
+    async with running(cluster) as service, service.agent("n1") as agent:
+        await agent.beat()
+        await joined(service, "n1")
+        fence = agent.heard_already(wire.Welcome)[0].fence
+    there = (wire.GroupReport(41, 1, "running", order_number(fence.epoch)),)
+    async with running(cluster) as service, service.dial("node", "n1") as connection:
+        await connection.send(wire.encode(hello(groups=there, obeyed=fence, version=wire.VERSION)))
+        told = await answer(connection)
+        assert isinstance(told, wire.Rejected)
+        assert "job 41, which this scheduler's journal has never had" in told.reason
+    async with running(cluster, take_over=True) as service, service.agent("n1", groups=there, obeyed=fence) as agent:
+        assert (await agent.heard(wire.Kill)).order.job_id == 41
 
 
 async def test_a_node_that_is_not_in_the_list(service: Running) -> None:

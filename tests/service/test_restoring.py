@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 from kit.accounts import account
+from kit.journals import Driven, copied
 
 from cosched.errors import Failed
-from space_scheduler.service.journal.backup import restore
+from space_scheduler.service.journal.backup import back_up, restore
 from space_scheduler.service.journal.journal import Journal
-from space_scheduler.service.journal.schema import JournalRefused, JournalUnwritable, create
+from space_scheduler.service.journal.schema import JournalRefused, JournalUnwritable, Lock, create, marked
 from space_scheduler.service.rehearsal import _copy as copy_beside
 
 KEPT = Path(__file__).parents[1] / "kept"
@@ -80,6 +81,19 @@ def test_what_root_puts_back_is_the_accounts(owner: pwd.struct_passwd, journal: 
     made = list(journal.parent.iterdir())
     assert {(each.stat().st_uid, each.stat().st_gid) for each in made} == {(owner.pw_uid, owner.pw_gid)}
     assert (name_of(journal), name_of(aside)) == ("new", "old")
+
+
+def test_backup_by_root_leaves_no_file_of_roots_beside_the_journal(
+    owner: pwd.struct_passwd, journal: Path, secret: Path, tmp_path: Path
+) -> None:
+    back_up(journal.parent, tmp_path / "backup")
+    assert name_of(tmp_path / "backup" / "journal.db") == "old"
+    assert {each.stat().st_uid for each in journal.parent.iterdir()} == {owner.pw_uid}
+    (journal.parent / "members.json").symlink_to(secret)
+    tmp_path.chmod(0o755)
+    with pytest.raises(Failed, match="Permission denied"):
+        back_up(journal.parent, tmp_path / "second")
+    assert not list(tmp_path.glob("*second*"))
 
 
 def test_a_link_in_the_locks_place_leads_root_nowhere(journal: Path, secret: Path, tmp_path: Path) -> None:
@@ -225,7 +239,103 @@ def test_a_journal_that_cannot_be_read_is_replaced_all_the_same(tmp_path: Path) 
     path = tmp_path / "journal.db"
     path.write_bytes(b"no journal" * 1000)
     restore(path, named(tmp_path / "copy.db", "new"))
-    assert (name_of(path), next_number(path)) == ("new", 1)
+    assert (name_of(path), next_number(path)) == ("new", 10_001), "how far its numbers went is not known"
+
+
+# --- an older copy put in the journal's place by hand -----------------------------------------------------------------
+
+
+@pytest.fixture
+def older(tmp_path: Path) -> Path:
+    """A copy of the journal ``state/journal.db`` from before its last events."""
+    path = tmp_path / "state" / "journal.db"
+    path.parent.mkdir()
+    service = Driven(path)
+    for _ in range(20):
+        service.step()
+    copy = copied(path, tmp_path / "copy")
+    while service.journal.next_job_id == Journal(copied(copy, tmp_path / "look")).next_job_id:
+        service.step()
+        shutil.rmtree(tmp_path / "look")
+    service.crash()
+    return copy
+
+
+def by_hand(copy: Path, path: Path) -> None:
+    for old in path.parent.glob("journal.db*"):
+        if not old.name.endswith(".lock"):
+            old.unlink()
+    for new in copy.parent.iterdir():
+        shutil.copy(new, path.parent / new.name)
+
+
+def test_older_copy_put_back_by_hand_is_refused(older: Path, tmp_path: Path) -> None:
+    path = tmp_path / "state" / "journal.db"
+    by_hand(older, path)
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    for _ in range(2):  # a refused start changes nothing
+        with pytest.raises(JournalRefused, match=r"an older copy is in its place.*--restore FILE.*--take-over"):
+            Journal(path)
+        with path.with_name("journal.db.lock").open() as lock, pytest.raises(JournalRefused, match="an older copy"):
+            copy_beside(path, beside / "journal.db", marked(lock.fileno()))
+
+
+def test_restored_copy_starts_and_numbers_jobs_above_those_of_the_journal_before(older: Path, tmp_path: Path) -> None:
+    path = tmp_path / "state" / "journal.db"
+    after = next_number(path)
+    restore(path, older)
+    assert next_number(path) == after
+    again = Driven(path)
+    again.step()
+    again.crash()
+    assert next_number(path) >= after
+
+
+def test_restore_cut_short_before_its_mark_is_refused_and_can_be_done_again(
+    older: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state" / "journal.db"
+    with monkeypatch.context() as cut:
+        cut.setattr(Lock, "clear_mark", lambda _: None)
+        restore(path, older)
+    with pytest.raises(JournalRefused, match="an older copy"):
+        Journal(path)
+    for aside in path.parent.glob("*.replaced.*"):
+        aside.unlink()
+    restore(path, older)
+    Journal(path).close()
+
+
+def test_fresh_journal_begins_where_another_was_removed_and_an_empty_one_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    service = Driven(path)
+    empty = tmp_path / "empty.db"
+    create(empty)
+    service.crash()
+    for left in tmp_path.glob("journal.db*"):
+        if not left.name.endswith(".lock"):
+            left.unlink()
+    shutil.copy(empty, path)  # as when all of it was in a log that was lost
+    with pytest.raises(JournalRefused, match="an older copy"):
+        Journal(path)
+    path.unlink()
+    Journal(path).close()
+
+
+def test_journal_with_torn_latest_events_is_refused_at_its_place(tmp_path: Path) -> None:
+    """SQLite drops the damaged end of its log unsaid: what was acknowledged is missed by the mark."""
+    path = tmp_path / "journal.db"
+    service = Driven(path)
+    for _ in range(20):
+        service.step()
+    copied(path, tmp_path / "crash")
+    service.crash()
+    shutil.copy(tmp_path / "crash" / "journal.db", path)
+    log = (tmp_path / "crash" / "journal.db-wal").read_bytes()
+    (tmp_path / "journal.db-wal").write_bytes(log[:-100])
+    with pytest.raises(JournalRefused, match="it ends with event"):
+        Journal(path)
 
 
 # --- a full disk ------------------------------------------------------------------------------------------------------
@@ -256,6 +366,6 @@ def test_what_cannot_be_copied_for_a_check_is_not_the_journals_fault(tmp_path: P
     path, beside = stopped_cleanly(tmp_path), tmp_path / "beside"
     beside.mkdir()
     with no_file_longer_than(INDEX_BYTES), pytest.raises(Failed, match="cannot be copied") as found:
-        copy_beside(path, beside / "journal.db")
+        copy_beside(path, beside / "journal.db", None)
     assert not isinstance(found.value, JournalRefused)
     assert not list(beside.iterdir())

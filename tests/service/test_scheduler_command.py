@@ -116,6 +116,34 @@ def test_check(cluster: Cluster, here: Call) -> None:
     assert not (cluster.path / "state").exists(), "a check changes nothing"
 
 
+def test_backup_of_a_running_service_is_restored_elsewhere(cluster: Cluster, tmp_path: Path) -> None:
+    settings, target = cluster.path / "cluster.yaml", tmp_path / "backup"
+    with started(cluster):
+        answer = run("--config", str(settings), "--backup", str(target))
+        assert (answer.returncode, answer.stderr) == (0, "")
+        (cluster.path / "state/members.json").write_text("{}")
+        again = run("--config", str(settings), "--backup", str(target))
+        assert (again.returncode, "which exists" in again.stderr) == (2, True)
+        second = run("--config", str(settings), "--backup", str(tmp_path / "second"))
+        assert second.returncode == 0, second.stderr
+    assert [each.name for each in target.iterdir()] == ["journal.db"]
+    assert sorted(each.name for each in (tmp_path / "second").iterdir()) == ["journal.db", "members.json"]
+    assert target.stat().st_mode & 0o777 == 0o700
+    shutil.rmtree(cluster.path / "state")
+    (cluster.path / "state").mkdir()
+    restored = run("--config", str(settings), "--restore", str(target / "journal.db"))
+    assert (restored.returncode, restored.stderr) == (0, "")
+    assert "epoch 2: 0 events" in run("--config", str(settings), "--check").stdout
+
+
+def test_backup_without_a_journal_or_a_place_to_write_leaves_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    settings = str(written(cluster))
+    for target, words in ((tmp_path / "backup", "no such file"), (tmp_path / "nowhere/backup", "no directory can be")):
+        answer = run("--config", settings, "--backup", str(target))
+        assert (answer.returncode, words in answer.stderr) in {(1, True), (4, True)}, answer.stderr
+    assert not list(tmp_path.glob("**/*backup*"))
+
+
 def test_check_beside_the_running_service_recovers_a_copy(cluster: Cluster) -> None:
     with started(cluster) as process:
         before = (cluster.path / "state/journal.db").read_bytes()

@@ -32,12 +32,20 @@ _SWITCH_S = 0.0005
     help="Keep all that happens in a new file, for cosched replay; scripts and environments of jobs are in it.",
 )
 @click.option(
+    "--backup",
+    type=click.Path(path_type=Path),
+    metavar="DIRECTORY",
+    help="Copy the journal and the documents beside it to a new directory, also beside a running service, and end.",
+)
+@click.option(
     "--restore",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Put a copy of the journal back in its place, which no scheduler may be using, and end.",
 )
-def command(config: Path, check: bool, take_over: bool, record: Path | None, restore: Path | None) -> None:
+def command(
+    config: Path, check: bool, take_over: bool, record: Path | None, backup: Path | None, restore: Path | None
+) -> None:
     """Run the scheduler's service in the foreground, until SIGTERM or SIGINT; jobs go on without it.
 
     It says "ready" on standard output once it listens, and logs to standard error.
@@ -54,10 +62,16 @@ def command(config: Path, check: bool, take_over: bool, record: Path | None, res
         for line in asyncio.run(rehearse(settings, str(config))):
             click.echo(line)
         return
-    if restore is not None:
-        from space_scheduler.service.journal import backup  # noqa: PLC0415
+    if backup is not None:
+        from space_scheduler.service.journal.backup import back_up  # noqa: PLC0415
 
-        aside = backup.restore(Path(settings.state) / "journal.db", restore)
+        back_up(Path(settings.state), backup)
+        click.echo(f"{backup}: the journal and the documents beside it, as they are now")
+        return
+    if restore is not None:
+        from space_scheduler.service.journal.backup import restore as put_back  # noqa: PLC0415
+
+        aside = put_back(Path(settings.state) / "journal.db", restore)
         click.echo(f"{restore} is the journal again; what was in its place: {aside}. Start it with --take-over")
         return
     sys.setswitchinterval(_SWITCH_S)

@@ -138,6 +138,7 @@ class JournalledCore:
             progress={each.job.id: self.state.progress(each) for each in self.state.running()},
             ended=self.ended.copy(),
             resizing=self._resizing(),
+            last_job_id=self.journal.next_job_id - 1,
             asked={
                 each.job.id: (each.given, bool(each.asks)) for each in self.state.running() if each.given or each.asks
             },

@@ -1,20 +1,24 @@
-"""A copy of a journal put back in its place, by who goes back to older software.
+"""Copies of a journal: made while a scheduler works with it, and put back in its place.
 
 What is put back knows nothing of what came after it: nodes then obey the scheduler by ``--take-over`` alone. Only the
 numbers of jobs go on where the journal before was: nodes still have output of jobs that had these numbers.
 
-Root opens the copy, which may lie where no other account reads, and is then the owner of the journal's directory for
+Root opens the copy, which may lie where no other account reads, and is the owner of the journal's directory for
 all that is done there: a link that the owner has put there leads root no further than its owner can go.
 """
 
 import os
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
-from cosched.durable import sync
+from cosched.durable import sync, write_durably
+from cosched.errors import BadInput, Failed
 from space_scheduler.service.journal.copies import write_copy
 from space_scheduler.service.journal.schema import (
     JournalRefused,
@@ -25,6 +29,41 @@ from space_scheduler.service.journal.schema import (
     readable,
 )
 
+#: So many numbers are left out where it is not known which ones were given after the copy.
+_UNKNOWN_JOBS: Final = 10_000
+
+
+def back_up(state: Path, target: Path) -> None:
+    """Copy the journal of a state directory, as it is at this moment, and the documents beside it to a new directory.
+
+    Raises :class:`BadInput` where the target exists, :class:`JournalRefused`, and :class:`Failed` where it cannot be
+    written; then there is no target.
+    """
+    if os.path.lexists(target):
+        raise BadInput("--backup", f"{target}, which exists", "a new directory")
+    made = Path(tempfile.mkdtemp(dir=_parent(target), prefix=f".{target.name}."))  # for this account alone
+    try:
+        with ExitStack() as reading:
+            with _acting_as_owner(state):  # a reader makes files beside a journal that no service has open
+                source = reading.enter_context(_opened(state / "journal.db"))
+                documents = {each.name: each.read_bytes() for each in sorted(state.glob("*.json"))}
+            write_copy(source, made / "journal.db")
+        for name, data in documents.items():
+            write_durably(made / name, data)
+        made.rename(target)
+        sync(target.parent)
+    except (OSError, sqlite3.Error) as error:
+        raise Failed(f"{target}: the state in {state} cannot be copied there: {error}") from None
+    finally:
+        shutil.rmtree(made, ignore_errors=True)  # moved, where all went well
+
+
+def _parent(target: Path) -> Path:
+    """The directory of a new one. Raises :class:`Failed`."""
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise Failed(f"{target}: no directory can be made in {target.parent}")
+    return target.parent
+
 
 def restore(path: Path, backup: Path) -> Path:
     """Put a backup in the place of the journal, which no scheduler may be using; where that one lies now.
@@ -34,7 +73,9 @@ def restore(path: Path, backup: Path) -> Path:
     with _opened(backup) as source, _acting_as_owner(path.parent):
         lock = Lock(path)
         try:
-            return _put_back(path, source)
+            aside = _put_back(path, source)
+            lock.clear_mark()  # cut short before, a start refuses the copy, and this can be done again
+            return aside
         except (OSError, sqlite3.Error) as error:
             raise JournalUnwritable(f"journal {path}: the backup cannot be put in its place: {error}") from None
         finally:
@@ -98,14 +139,15 @@ def _put_back(path: Path, source: sqlite3.Connection) -> Path:
 
 
 def _count_on(made: Path, *, after: Path) -> None:
-    """Have jobs be numbered as if that journal were still there; one that cannot be read is passed over."""
-    last = 0
+    """Have jobs be numbered as if that journal were still there; without one that can be read, far above the copy's."""
+    last = None
     # a reader makes a file of latest events, and leaves it, unless it is told that nobody writes
     how = "mode=ro" if after.with_name(after.name + "-wal").exists() else "immutable=1"
     with suppress(sqlite3.Error), closing(sqlite3.connect(f"{after.absolute().as_uri()}?{how}", uri=True)) as before:
         last = last_job_id(before)
     with closing(sqlite3.connect(made, isolation_level=None)) as into:
-        known = max(last, last_job_id(into))
+        known = last_job_id(into)
+        known = known + _UNKNOWN_JOBS if last is None else max(last, known)
         into.execute("INSERT OR REPLACE INTO meta VALUES ('last_job_id', ?)", (str(known),))
     sync(made)
 

@@ -32,6 +32,8 @@ from space_scheduler.service.journal.schema import (
     JournalRefused,
     JournalUnwritable,
     Lock,
+    Mark,
+    check_not_older,
     checksum,
     connect,
     create,
@@ -54,10 +56,12 @@ class Journal:
         self._lock = Lock(path)
         try:
             if not path.exists():
+                self._lock.clear_mark()
                 create(path)
             self._db = connect(path, write=True)
             try:
                 self._begin_with()
+                check_not_older(path, Mark(self.cluster_id, self.seq), self._lock.mark)
             except BaseException:
                 self._db.close()
                 raise
@@ -153,6 +157,7 @@ class Journal:
         self.chain, self._steps = chain, step
         if entries:
             self.seq, self.last_us = entries[-1].seq, entries[-1].now_us
+            self._lock.write_mark(Mark(self.cluster_id, self.seq))
         self.next_job_id = max([self.next_job_id, *(row[0] + 1 for row in new)])
 
     def save(

@@ -36,6 +36,7 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     ``nodes`` are as they were; ``progress`` is how far jobs are by the core, where it keeps their rates; ``turns``
     are who takes turns, and what that was decided by; ``resizing`` is what jobs are to hold that were being resized,
     ``asked`` how many processes more each job was given of what it asked for, and whether it waits for an answer.
+    ``last_job_id`` is the last number that was given to a job.
     """
 
     epoch: int
@@ -48,6 +49,7 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     ended: dict[JobState, int]
     resizing: dict[int, Allocation]
     asked: dict[int, tuple[int, bool]]
+    last_job_id: int
 
     def __str__(self) -> str:
         states = [record.state for record in self.jobs.values()]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 import msgspec
 
@@ -34,6 +34,8 @@ _PASSING: Final = frozenset(
 )  # fmt: skip
 #: What stands for the time in the name of a copy until the journal is converted.
 _CONVERTING: Final = "converting"
+#: A lock file: the process that has the journal, then the mark; each of a fixed length.
+_HOLDER_BYTES, _MARK_BYTES = 32, 64
 
 _TABLES: Final = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -75,10 +77,29 @@ def lock_path(journal: Path) -> Path:
     return journal.with_name(journal.name + ".lock")
 
 
+class Mark(NamedTuple):
+    """How far a journal had been written at its place: its cluster's id and its last event."""
+
+    cluster_id: str
+    seq: int
+
+
+def holder(fd: int) -> str:
+    """The id of the process that has the lock, from the open lock file."""
+    return os.pread(fd, _HOLDER_BYTES, 0).decode("ascii", "replace").strip() or "unknown"
+
+
+def marked(fd: int) -> Mark | None:
+    """The mark in an open lock file; None where there is none, as with a journal of older software."""
+    words = os.pread(fd, _MARK_BYTES, _HOLDER_BYTES).decode("ascii", "replace").split()
+    return Mark(words[1], int(words[0])) if len(words) == 2 and words[0].isdecimal() else None
+
+
 class Lock:
     """At most one scheduler on a journal: a lock on a file beside it, with the process's id for people.
 
-    On a file of its own, because closing a second descriptor of the database would drop SQLite's own locks.
+    On a file of its own, because closing a second descriptor of the database would drop SQLite's own locks. It keeps
+    a :class:`Mark` as well, written after each transaction and not synced: it may be behind the journal, never ahead.
     """
 
     def __init__(self, journal: Path) -> None:
@@ -91,20 +112,41 @@ class Lock:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()
+            process = holder(self._fd)
             os.close(self._fd)
             raise JournalUnavailable(
-                f"journal {journal}: another scheduler (process {holder or 'unknown'}) works with it"
+                f"journal {journal}: another scheduler (process {process}) works with it"
             ) from None
-        try:
-            os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
-        except OSError:  # a full disk: the lock holds all the same
-            pass
+        self.mark = marked(self._fd)
+        with suppress(OSError):  # a full disk: the lock holds all the same
+            os.pwrite(self._fd, f"{os.getpid():<{_HOLDER_BYTES - 1}}\n".encode(), 0)
+
+    def clear_mark(self) -> None:
+        """Another journal begins at this place."""
+        self.mark = None
+        self.write_mark(Mark("", 0))
+
+    def write_mark(self, mark: Mark) -> None:
+        """Say how far the journal is written; on a full disk the mark before stays."""
+        with suppress(OSError):
+            os.pwrite(self._fd, f"{mark.seq:020} {mark.cluster_id:<{_MARK_BYTES - 22}}\n".encode(), _HOLDER_BYTES)
 
     def release(self) -> None:
         """Let go of the journal. The file stays: removing it would let two processes hold two files of that name."""
         os.close(self._fd)
+
+
+def check_not_older(path: Path, found: Mark, mark: Mark | None) -> None:
+    """Raise :class:`JournalRefused` for a journal that ends before what was written at its place.
+
+    Another cluster's is none such; one without a cluster, which no service has begun, is.
+    """
+    if mark is not None and found.cluster_id in ("", mark.cluster_id) and mark.seq > found.seq:
+        raise JournalRefused(
+            f"journal {path}: it ends with event {found.seq}, and event {mark.seq} has been written here: "
+            "an older copy is in its place. Put the newest one back with 'cosched scheduler --restore FILE', and start "
+            "once with --take-over"
+        )
 
 
 def checksum(*parts: str | bytes | int | None, start: int = 0) -> int:
@@ -208,6 +250,15 @@ def last_job_id(connection: sqlite3.Connection) -> int:
         " coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'last_job_id'), 0))"
     ).fetchone()[0]
     return found
+
+
+def end_of(connection: sqlite3.Connection) -> Mark:
+    """How far a journal goes."""
+    cluster_id, events, snapshots = connection.execute(
+        "SELECT (SELECT value FROM meta WHERE name = 'cluster_id'),"
+        " (SELECT max(seq) FROM events), (SELECT max(seq) FROM snapshots)"
+    ).fetchone()
+    return Mark(cluster_id or "", max(events or 0, snapshots or 0))
 
 
 def _keep(connection: sqlite3.Connection, path: Path, version: int) -> None:

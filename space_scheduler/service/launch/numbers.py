@@ -18,6 +18,11 @@ _MOST_OVER: Final = 10_000
 Place = tuple[str, tuple[int, int]]
 
 
+def epoch_of(number: int) -> int:
+    """The epoch of the scheduler that gave an order of this number; 0: none of this kind."""
+    return number >> _COUNT_BITS
+
+
 class OrderKind(StrEnum):
     """What a node is asked to do."""
 

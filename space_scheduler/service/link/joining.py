@@ -6,12 +6,16 @@ from cosched.config.hosts import MAX_CLUSTER_NAME, is_cluster
 from cosched.errors import BadInput
 from cosched.wire import messages as wire
 from cosched.wire.sequence import checked_session
+from space_scheduler.service.launch.numbers import epoch_of
 
 
-def checked_hello(first: wire.FromAgent, name: str, fence: wire.Fence, own: str = "") -> wire.Hello:
+def checked_hello(
+    first: wire.FromAgent, name: str, fence: wire.Fence, own: str = "", last_job_id: int | None = None
+) -> wire.Hello:
     """The hello of the node of that name, for a scheduler with this fence. Raises :class:`BadInput` with its remedy.
 
-    ``own`` is the name of the scheduler's own cluster; nodes of that one name none from here on.
+    ``own`` is the name of the scheduler's own cluster; nodes of that one name none from here on. ``last_job_id`` is the
+    last number that the journal had given to a job before this start (None: a take-over, to which that says nothing).
     """
     if not isinstance(first, wire.Hello):
         raise BadInput("hello", f"a {type(first).__name__}", "a Hello first")
@@ -34,7 +38,22 @@ def checked_hello(first: wire.FromAgent, name: str, fence: wire.Fence, own: str 
     checked_session(first.session, "hello")
     if first.obeyed is not None and first.obeyed != fence:
         _supersedes(fence, first.obeyed)
+        if last_job_id is not None and first.obeyed.cluster_id == fence.cluster_id:
+            _check_knows(fence, first.groups, last_job_id)
     return first
+
+
+def _check_knows(ours: wire.Fence, reports: tuple[wire.GroupReport, ...], last_job_id: int) -> None:
+    """Raise :class:`BadInput` where an earlier start sent the node a job that this scheduler's journal never had.
+
+    One that has ended there says nothing: it may have been killed as unknown, by this scheduler or one that took over.
+    """
+    for report in reports:
+        earlier = 0 < epoch_of(report.last_order) < ours.epoch
+        if report.job_id > last_job_id and report.state != "ended" and earlier:
+            found = f"job {report.job_id}, which this scheduler's journal has never had: it is an older copy"
+            remedy = "the journal itself, or a copy by 'cosched scheduler --restore FILE' and a start with --take-over"
+            raise BadInput("hello: groups", found, remedy)
 
 
 def _supersedes(ours: wire.Fence, obeyed: wire.Fence) -> None:

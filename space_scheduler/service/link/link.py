@@ -62,14 +62,18 @@ class Link:
         log: Log,
         feed: Callable[[AnyInput], None],
         members: Members | None = None,
+        last_job_id: int | None = None,
     ) -> None:
-        """``feed`` takes in what happens. Without ``members`` nobody was ever removed."""
+        """``feed`` takes in what happens. Without ``members`` no node was ever removed; ``last_job_id``:
+        :func:`checked_hello`.
+        """
         self.config = config
         self.book = book
         self.fence = fence
         self.log = log
         self.feed = feed
         self.members = members
+        self._last_job_id = last_job_id
         self.sessions: dict[str, Session] = {}
         self.refused: Counter[str] = Counter()
         self.closing = False
@@ -199,7 +203,7 @@ class Link:
         first = await socket.receive()
         if first.type is not WSMsgType.BINARY:
             raise BadInput("hello", f"a {first.type.name.lower()} frame", "a Hello in a binary frame")
-        return checked_hello(wire.from_agent(first.data), name, self.fence, self.config.name)
+        return checked_hello(wire.from_agent(first.data), name, self.fence, self.config.name, self._last_job_id)
 
     def _member(self, name: str, serial: str) -> None:
         """Raises :class:`BadInput` for a node that never belonged here, :class:`_Removed` for one that did."""

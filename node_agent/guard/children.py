@@ -54,9 +54,12 @@ class Children:
         self._loop.watch(read, lambda: self._heard(read, kept, on_report, on_gone))
         return pid
 
-    def errand(self, work: Callable[[], dict[str, Any]], on_done: OnReport) -> int:
+    def errand(
+        self, work: Callable[[], dict[str, Any]], on_done: OnReport, on_result: OnReport = lambda _: None
+    ) -> int:
         """Run ``work()`` in a child that has but one of the guard's descriptors; ``on_done`` gets its result, once.
 
+        That is when the child is gone; ``on_result`` gets the result before, when it is there.
         An exception is told as {error, message}, and so is a child that ends without a result. The child dies with the
         guard: a successor finds what was done by then, and nothing is added to it.
         """
@@ -79,7 +82,11 @@ class Children:
         def gone() -> None:
             on_done(answers[0] if answers else {"error": "failed", "message": "a child of the guard died"})
 
-        return self.fork(told, answers.append, gone)
+        def heard(result: dict[str, Any]) -> None:
+            answers.append(result)
+            on_result(result)
+
+        return self.fork(told, heard, gone)
 
     def _heard(self, fd: int, kept: bytearray, on_report: OnReport, on_gone: OnGone) -> None:
         try:

@@ -6,7 +6,7 @@ import signal
 from typing import Any, Final
 
 from cosched.linux import users
-from cosched.linux.accounts import accounts
+from cosched.linux.accounts import Found, accounts, unseen
 from cosched.linux.process import US_PER_S
 from node_agent.guard.children import Children
 from node_agent.guard.loop import Loop
@@ -15,41 +15,67 @@ from node_agent.guard.server import Answer
 from node_agent.guard.settings import Security
 
 _PATIENCE_US: Final = 3 * US_PER_S
+#: So long the child waits for what does not answer, before it says of whom it knows.
+_LATE_S: Final = 2.0
+#: Children that wait for the user database or a home; each waits for another user than those before.
+_MOST_LATE: Final = 8
 
 
 class UserSurvey:
-    """Looks users and their homes up in a child: name services and file systems may not answer."""
+    """Looks users and their homes up in a child: name services and file systems may not answer.
+
+    One child that has not answered at a time. One that waits for a file system cannot always be ended: its users are
+    not looked up again before it is gone, others are.
+    """
 
     def __init__(self, security: Security, children: Children, loop: Loop) -> None:
         self._security = security
         self._children = children
         self._loop = loop
         self._running = False
+        self._late: dict[int, dict[str, Found]] = {}  # by child, whom it has not looked up in time, as far as it knows
 
     def answer(self, request: Accounts, answer: Answer) -> None:
-        """Answer {users}, or the refusal. One child at a time: one that waits for a file system cannot be ended."""
-        if self._running:
+        """Answer {users}, or the refusal."""
+        known = {name: each for found in self._late.values() for name, each in found.items() if name in request.users}
+        asked = {name: submitter for name, submitter in request.users.items() if name not in known}
+        if not asked:
+            answer({"users": known})
+            return
+        if self._running or len(self._late) >= _MOST_LATE:
             answer(Refusal("busy", "an earlier question still waits for the user database or a home"))
             return
         open_ = True
 
-        def once(found: dict[str, Any] | Refusal) -> None:
+        def heard(found: dict[str, Any]) -> None:
+            """The child has answered, or died, or was given up."""
             nonlocal open_
             if open_:
-                open_ = False
-                answer(found)
+                open_, self._running = False, False
+                answer(Refusal(found["error"], found["message"]) if "error" in found else told(found))
 
-        def done(found: dict[str, Any]) -> None:
-            self._running = False
-            once(Refusal(found["error"], found["message"]) if "error" in found else found)
+        def told(found: dict[str, Any]) -> dict[str, Any]:
+            if late := found.pop("late"):
+                self._late[pid] = {name: found["users"][name] for name in late}
+            found["users"] |= known
+            return found
+
+        def gone(found: dict[str, Any]) -> None:
+            heard(found)
+            self._late.pop(pid, None)
 
         def give_up() -> None:
             if open_:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                once(Refusal("failed", "the user database, or a home, does not answer"))
+                self._late[pid] = dict.fromkeys(asked, unseen())
+                heard({"error": "failed", "message": "the user database, or a home, does not answer"})
 
-        pid = self._children.errand(lambda: {"users": accounts(request.users, self._resolve)}, done)
+        def looked_up() -> dict[str, Any]:
+            users, late = accounts(asked, self._resolve, _LATE_S)
+            return {"users": users, "late": late}
+
+        pid = self._children.errand(looked_up, gone, heard)
         self._running = True
         self._loop.later(_PATIENCE_US, give_up)
 

@@ -1,6 +1,7 @@
 """What users are on a node, asked where the name service or a home may not answer."""
 
 import shutil
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from kit.accounts import account
 from kit.agents import Cluster
+from kit.disks import hanging_directory
 from kit.needs import need_namespaces
 
 from cosched.config.node import node_config
@@ -70,11 +72,34 @@ def test_survey_that_hangs_is_given_up_and_another_one_meanwhile_is_refused(monk
     while users._running:
         loop.run_once()
     assert [refusal.code for refusal in answers] == ["busy", "failed"]
+    users.answer(Accounts({"root": None}), answers.append)
+    assert answers.pop()["users"]["root"][3].startswith("cannot be looked up"), "it is still looked up"
+    while users._late:
+        loop.run_once()
     monkeypatch.undo()
     users.answer(Accounts({"root": None}), answers.append)
     while users._running:
         loop.run_once()
     assert answers[2]["users"]["root"][:2] == [0, 0]
+
+
+def test_slow_home_of_one_user_leaves_the_others_looked_up(tmp_path: Path) -> None:
+    """One home that did not answer had all users of the node "cannot be looked up", in each later question, too."""
+    loop = Loop()
+    answers: list[Any] = []
+    users = user_survey.UserSurvey(Security(), Children(loop, 0), loop)
+    with account() as ada, account() as bob, hanging_directory(tmp_path / "hanging") as hanging:
+        shutil.rmtree(bob.pw_dir)
+        subprocess.run(["usermod", "--home", hanging / "bob", bob.pw_name], check=True, capture_output=True)
+        for asked in range(1, 3):
+            users.answer(Accounts({bob.pw_name: None, ada.pw_name: None, "root": None}), answers.append)
+            while len(answers) < asked:
+                loop.run_once()
+    for answer in answers:
+        found = answer["users"]
+        assert tuple(found[ada.pw_name]) == (ada.pw_uid, ada.pw_gid, ada.pw_dir, "")
+        assert found["root"][:2] == [0, 0]
+        assert found[bob.pw_name][3] == f"home {hanging}/bob does not answer"
 
 
 def test_local_name_is_read_from_files_of_this_machine_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,7 @@ class Disk:
         if not changed:
             return after
         cut = self.world.random.randint(changed[0], min(len(new), changed[-1] + 512) - 1)
+        cut = max(cut, next(at for at in range(changed[0], len(new)) if old[at] != new[at]))  # synced bytes stay whole
         garbage = self.world.random.randbytes(64) if self.world.random.random() < 0.3 else b""
         found = new[:cut] + garbage + old[cut + len(garbage) :]
         end = cut + len(garbage) if self.world.random.random() < 0.5 else len(new)

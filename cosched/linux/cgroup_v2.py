@@ -43,6 +43,7 @@ _LOWEST_WEIGHT: Final = 1
 _NORMAL_WEIGHT: Final = 100
 _MOST_WEIGHT: Final = 10_000
 _OWN_LEAF: Final = "guard"
+_SETS: Final = "cpuset"
 _SET: Final = "cpuset.cpus"
 
 
@@ -76,7 +77,6 @@ class CgroupsV2(Cgroups):
                 self._enable(way)
                 way = os.path.join(way, part)
             self._enable(self._side)
-            self._enable_sets()
             os.rmdir(_made(os.path.join(self._side, f"try-{os.getpid()}")))
         except OSError as error:
             self.close()
@@ -136,7 +136,7 @@ class CgroupsV2(Cgroups):
             "memory limit": YES,
             "job kill": YES,
             "processes limit": YES if has_pids else "no: no controller pids",
-            "cpu sets": YES if "cpuset" in given else "by affinity: no controller cpuset here",
+            "cpu sets": YES if _SETS in given else "by affinity: no controller cpuset here",
             "held turns": can_hold() if has_quota else "no: no cpu.max",
             "job weights": YES if has_idle else "yes, but no cpu.idle in this kernel: the lowest weight instead",
         }
@@ -210,10 +210,13 @@ class CgroupsV2(Cgroups):
         )
 
     def confine(self, name: str, cpus: Collection[int] | None) -> bool:
-        """As the interface says, where the side has the controller; an empty set is that of the group above."""
+        """As the interface says, where the side has the controller. The kernel takes no set from a group with processes
+        (ENOSPC): one that had a set is given all CPUs of the side.
+        """
         if not os.path.exists(there := self._path(name, _SET)):
             return False
-        files.write(there, listed(cpus or ()) + "\n")
+        if cpus or files.read(there).strip():
+            files.write(there, listed(cpus) if cpus else files.read(self._path(f"{_SET}.effective")))
         return True
 
     def weigh(self, name: str, percent: int, idle: bool) -> None:
@@ -339,33 +342,32 @@ class CgroupsV2(Cgroups):
         group = top if self.idle_above() else self._side
         return [path for name in _IO_WEIGHTS if os.path.exists(path := os.path.join(group, name))]
 
-    def _enable_sets(self) -> None:
-        """Give jobs' groups the controller of sets of CPUs, where this side has been given it."""
-        if "cpuset" in files.read(self._path("cgroup.controllers")).split():
-            with contextlib.suppress(OSError):
-                files.write(self._path("cgroup.subtree_control"), "+cpuset")
-
     def _enable(self, group: str) -> None:
-        """Give the groups below ``group`` the controllers that it has and we use."""
+        """Give the groups below ``group`` the controllers that it has and we use. Raises OSError.
+
+        Sets of CPUs are no condition: without the controller they are kept by affinity.
+        """
         control = os.path.join(group, "cgroup.subtree_control")
         there = files.read(os.path.join(group, "cgroup.controllers")).split()
         if missing := [name for name in _NEEDED if name not in there]:
             raise OSError(errno.ENOTSUP, f"no controller {' and no '.join(missing)}", group)
-        wanted = [name for name in self._used if name in there and name not in files.read(control).split()]
-        if not wanted:
-            return
-        order = " ".join(f"+{name}" for name in wanted)
-        try:
-            files.write(control, order)
-        except OSError as error:
-            if (
-                error.errno != errno.EBUSY
-                or group != self._side
-                or read_pids(self._path("cgroup.procs")) != [os.getpid()]
-            ):
-                raise
-            files.write(os.path.join(_made(self._path(_OWN_LEAF)), "cgroup.procs"), "0")
-            files.write(control, order)
+        given = files.read(control).split()
+        if wanted := [name for name in self._used if name in there and name not in given]:
+            order = " ".join(f"+{name}" for name in wanted)
+            try:
+                files.write(control, order)
+            except OSError as error:
+                if (
+                    error.errno != errno.EBUSY
+                    or group != self._side
+                    or read_pids(self._path("cgroup.procs")) != [os.getpid()]
+                ):
+                    raise
+                files.write(os.path.join(_made(self._path(_OWN_LEAF)), "cgroup.procs"), "0")
+                files.write(control, order)
+        if _SETS in there:
+            with contextlib.suppress(OSError):
+                files.write(control, f"+{_SETS}")
 
 
 def _made(path: str) -> str:

@@ -173,6 +173,14 @@ def test_limits_outlast_a_reload_and_jobs_a_guard(installed: tuple[NodeConfig, L
     systemctl("start", "cosched-agent")
 
 
+@pytest.mark.usefixtures("installed")
+def test_job_groups_have_every_delegated_controller_that_is_used() -> None:
+    """After a reload too. A User Mode Linux has no cpuset; Debian's kernels do."""
+    delegated = (SIDE.parent / "cgroup.controllers").read_text().split()
+    given = (SIDE / "cgroup.subtree_control").read_text().split()
+    assert set(given) == {"cpu", "cpuset", "memory", "pids"}.intersection(delegated)
+
+
 def main_pid(name: str) -> int:
     return int(systemctl("show", "--property=MainPID", "--value", name))
 

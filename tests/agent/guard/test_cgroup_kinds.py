@@ -18,6 +18,7 @@ from kit.guards import MIB, alive, places
 from kit.needs import trouble_with_namespaces
 from kit.waiting import BOUND_S, wait_for
 
+from cosched.install.units import PLACE
 from cosched.linux import cgroup_find, cgroups, check
 from cosched.linux.cgroup_v1 import CgroupsV1
 from cosched.linux.cgroup_v2 import CgroupsV2
@@ -88,6 +89,23 @@ def test_a_controller_keeps_a_job_to_its_cpus_who_is_there_and_who_comes(groups:
 
 def sleep() -> None:
     time.sleep(1000)
+
+
+def test_delegated_cpuset_of_v2_is_enabled_on_the_way_to_jobs(tmp_path: Path) -> None:
+    """In files of the names that systemd's tree has for the units of a node; ``in_systemd.py`` has the kernel's."""
+    side = tmp_path / PLACE
+    (side / NAME).mkdir(parents=True)
+    for group in (tmp_path, *(tmp_path / each for each in Path(PLACE).parents), side):
+        (group / "cgroup.controllers").write_text("cpuset cpu memory pids\n")
+        (group / "cgroup.subtree_control").write_text("cpu memory pids\n")
+    (side / "cpuset.cpus.effective").write_text("0-1\n")
+    (side / NAME / "cpuset.cpus").write_text("\n")
+    found = CgroupsV2(str(tmp_path), PLACE)
+    orders = [control.read_text() for control in tmp_path.rglob("cgroup.subtree_control")]
+    assert [order.startswith("+cpuset") for order in orders] == [True] * 4
+    for cpus, written in ((None, "\n"), ({1}, "1"), (None, "0-1\n")):  # a populated group takes no empty set
+        assert found.confine(NAME, cpus)
+        assert (side / NAME / "cpuset.cpus").read_text() == written
 
 
 def test_a_group_from_its_making_to_its_removal(groups: Cgroups) -> None:

@@ -37,8 +37,27 @@ def write(path: str, text: str) -> None:
         os.close(fd)
 
 
-def is_noexec(path: str | os.PathLike[str]) -> bool:
-    """Whether the file system of that path is mounted ``noexec``: no program on it can be executed. Raises OSError."""
+def exec_problem(path: str | os.PathLike[str], *, others: bool = False) -> str:
+    """Why no program in that directory, or not that program, can be executed; "" where it can.
+
+    A mount with ``noexec``; for ``others`` than the caller also a directory on the way that they may not enter. What
+    does not exist yet is judged by the nearest directory above it. Raises OSError.
+    """
+    there = os.path.realpath(path)
+    while not os.path.exists(there):
+        there = os.path.dirname(there)
+    if _is_noexec(there):
+        while there != "/" and _is_noexec(above := os.path.dirname(there)):
+            there = above
+        return f"{there} is mounted noexec"
+    while others:
+        if not (mode := stat.S_IMODE(os.stat(there).st_mode)) & stat.S_IXOTH:
+            return f"{there} is closed to other users (mode {mode:04o})"
+        others, there = there != "/", os.path.dirname(there)
+    return ""
+
+
+def _is_noexec(path: str) -> bool:
     return bool(os.statvfs(path).f_flag & os.ST_NOEXEC)
 
 

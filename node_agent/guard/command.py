@@ -20,6 +20,8 @@ _OOM_UNBOUNDED, _OOM_BOUNDED = "1000", "500"
 #: The name of a preparation's process while it waits for the user database, if it waits.
 ASKS_USERS: Final = "cosched-users"
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+#: The kernel reads no more of a script to find its interpreter.
+_FIRST_LINE_BYTES: Final = 256
 
 
 class Place(NamedTuple):
@@ -129,11 +131,27 @@ def become(
 
 
 def _not_executed(error: OSError) -> str:
-    """Why a program was not executed: the kernel says "Permission denied" also where its file system is ``noexec``."""
+    """Why a program was not executed: the kernel says "Permission denied" also where its file system is ``noexec``,
+    or that of the interpreter in its first line."""
     with contextlib.suppress(OSError):
-        if error.errno == errno.EACCES and error.filename and files.is_noexec(error.filename):
-            return "its file system is mounted noexec: no program on it can be executed"
+        if error.errno == errno.EACCES and error.filename:
+            if problem := files.exec_problem(error.filename):
+                return problem
+            interpreter = _interpreter(error.filename)
+            if interpreter and (problem := files.exec_problem(interpreter)):
+                return f"its interpreter {interpreter}: {problem}"
     return error.strerror or str(error)
+
+
+def _interpreter(program: str) -> str:
+    """What a script's first line names; "" for other programs. Raises OSError; a pipe is not waited for."""
+    fd = os.open(program, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        line = os.read(fd, _FIRST_LINE_BYTES).partition(b"\n")[0]
+    finally:
+        os.close(fd)
+    words = line[2:].split() if line.startswith(b"#!") else []
+    return os.fsdecode(words[0]) if words else ""
 
 
 def _opened(path: str, user: str) -> int:

@@ -36,7 +36,7 @@ from node_agent.service.disk import Disk
 from node_agent.service.entrance import Entrance
 from node_agent.service.environment import Environment
 from node_agent.service.fence import EpochFile
-from node_agent.service.files import NodeFiles, install_rsh
+from node_agent.service.files import NodeFiles, install_rsh, programs_directory, script_problem
 from node_agent.service.groups import Groups
 from node_agent.service.job_channel import JobChannel
 from node_agent.service.job_lookup import JobLookup
@@ -63,11 +63,13 @@ class Agent:
         self.complaints = Complaints()
         self.boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         try:
+            if problem := script_problem(config.paths):
+                raise Failed(problem)
             for directory in (run, state):
                 directory.mkdir(parents=True, exist_ok=True, mode=0o755)
             epochs = EpochFile(state / "epoch")
             self.revocations = Revocations(state / "revoked")
-            rsh = str(install_rsh((run / "bin", state / "bin")))
+            rsh = str(install_rsh(programs_directory(config.paths)))
             records = AttemptFiles(state / "attempts")
             kept = records.load()
         except OSError as error:
@@ -226,4 +228,5 @@ def start(config: NodeConfig) -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     if (gives_way := slices.give_way()) != YES:
         _log.info("the owner's processes may have to wait for this agent's: %s", gives_way)
+    os.umask(0o022)  # jobs' users reach its sockets and programs
     asyncio.run(Agent(config).run())

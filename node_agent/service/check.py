@@ -20,7 +20,7 @@ from cosched.identity.names import SCHEDULER, certificate
 from cosched.linux import sessions
 from cosched.linux.check import what_can
 from cosched.linux.devices import Devices
-from cosched.linux.files import is_noexec
+from cosched.linux.files import exec_problem
 from cosched.linux.presence import KeyWatch, Terminals
 from cosched.linux.presence_reading import Reading
 from cosched.linux.pressure import Pressure
@@ -29,7 +29,7 @@ from cosched.linux.weights import LAST, idle_class_on_disks
 from node_agent.guard import requests
 from node_agent.guard.client import GuardClient, GuardGone, GuardRefused
 from node_agent.service.card import card_of, listens_asleep
-from node_agent.service.files import interpreter, open_to_all
+from node_agent.service.files import interpreter, programs_directory, script_problem
 from node_agent.service.load import Load
 
 _PATIENCE_S = 5.0
@@ -53,9 +53,8 @@ def findings(config: NodeConfig) -> Iterator[Finding]:
     yield from _identity(config)
     yield _scheduler(config)
     yield _port(config)
-    yield _scripts(config)
     yield users_found(config, Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace"))
-    yield _rsh(config)
+    yield from _programs(config)
     yield from _enforcement(config)
     if config.weights.io == LAST:
         yield _disks()
@@ -137,32 +136,21 @@ def users_found(config: NodeConfig, mounts: str) -> Finding:
     return Finding("users", "warn", f"{found}; files on {', '.join(shared)} are another user's where the uids differ")
 
 
-def _rsh(config: NodeConfig) -> Finding:
-    """Whether jobs' users can run ``cosched-rsh``: a place for programs, an interpreter that others may run."""
+def _programs(config: NodeConfig) -> Iterator[Finding]:
+    """Whether jobs' users can run ``cosched-rsh``, and their scripts, which the guard puts below ``paths.state``."""
+    others = config.security.users != "self"
     python = interpreter()
-    if config.security.users != "self" and not open_to_all(Path(python)):
-        return Finding("cosched-rsh", "warn", f"{python} is closed to other users: their jobs stay on one node")
-    closed = []
-    for place in (Path(config.paths.run), Path(config.paths.state)):
-        there = _nearest(place)
-        if not is_noexec(there):
-            return Finding("cosched-rsh", "ok", f"{place}/bin, run by {python}")
-        closed.append(str(there))
-    return Finding("cosched-rsh", "fail", f"no place for programs: {' and '.join(closed)} are mounted with noexec")
-
-
-def _scripts(config: NodeConfig) -> Finding:
-    """Whether jobs' scripts, which the guard puts below ``paths.state``, can be executed there."""
-    there = _nearest(Path(config.paths.state))
-    if is_noexec(there):
-        remedy = "paths.state in node.toml names another directory"
-        return Finding("job scripts", "fail", f"{there} is mounted noexec, no script can be executed there; {remedy}")
-    return Finding("job scripts", "ok", f"can be executed in {config.paths.state}/jobs")
-
-
-def _nearest(place: Path) -> Path:
-    """The directory, or the nearest one above it that exists."""
-    return next(each for each in (place, *place.parents) if each.exists())
+    if problem := exec_problem(python, others=others):
+        yield Finding("cosched-rsh", "warn", f"{python}: {problem}; jobs of others stay on one node")
+    else:
+        try:
+            there = programs_directory(config.paths, others=others)
+            yield Finding("cosched-rsh", "ok", f"{there}, run by {python}")
+        except OSError as error:
+            yield Finding("cosched-rsh", "fail", str(error))
+    problem = script_problem(config.paths, others=others)
+    found = problem or f"can be executed in {config.paths.state}/jobs"
+    yield Finding("job scripts", "fail" if problem else "ok", found)
 
 
 def _enforcement(config: NodeConfig) -> Iterator[Finding]:

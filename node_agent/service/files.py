@@ -2,12 +2,12 @@
 
 import os
 import shutil
-import stat
 import sys
 from pathlib import Path
 from typing import Final
 
-from cosched.linux.files import is_noexec
+from cosched.config.node import Paths
+from cosched.linux.files import exec_problem
 from cosched.wire.hostfile import hostfile, mpich_hosts, pvm_hosts
 from cosched.wire.messages import Peer
 from node_agent.core.attempt import key_name
@@ -69,14 +69,6 @@ class NodeFiles:
         shutil.rmtree(self.path(job_id, attempt).parent, ignore_errors=True)
 
 
-def open_to_all(path: Path) -> bool:
-    """Whether every user of this machine may run that file."""
-    try:
-        return all(os.stat(each).st_mode & stat.S_IXOTH for each in (path, *path.parents))
-    except OSError:
-        return False
-
-
 def interpreter() -> str:
     """The Python that runs ``cosched-rsh`` for jobs' users.
 
@@ -84,35 +76,47 @@ def interpreter() -> str:
     a home directory for instance: then the system's, if there is one.
     """
     own = Path(getattr(sys, "_base_executable", None) or sys.executable).resolve()
-    return str(next((each for each in (own, *_SYSTEM_PYTHONS) if open_to_all(each)), own))
+    usable = (each for each in (own, *_SYSTEM_PYTHONS) if each.exists() and not exec_problem(each, others=True))
+    return str(next(usable, own))
 
 
-def install_rsh(places: tuple[Path, ...]) -> Path:
-    """Put ``cosched-rsh`` and its like where programs are allowed; the path of the first. Raises OSError.
+def script_problem(paths: Paths, *, others: bool = False) -> str:
+    """Why jobs' scripts, which the guard puts below ``paths.state``, cannot be executed, with the remedy, or "".
 
-    ``/run`` is mounted without programs on some systems, so there is more than one place.
+    ``others``: by other users than this one.
     """
+    problem = exec_problem(f"{paths.state}/jobs", others=others)
+    return problem and f"{problem}: no job's script can be executed there; paths.state in node.toml names another place"
+
+
+def programs_directory(paths: Paths, *, others: bool = False) -> Path:
+    """Where ``cosched-rsh`` and its like can be executed: below ``paths.run``, or where that is ``noexec`` below
+    ``paths.state``. Raises OSError.
+    """
+    places = Path(paths.run, "bin"), Path(paths.state, "bin")
+    problems = [exec_problem(place, others=others) for place in places]
+    if all(problems):
+        raise OSError(f"no place for cosched-rsh: {'; '.join(dict.fromkeys(problems))}")
+    return places[problems.index("")]
+
+
+def install_rsh(place: Path) -> Path:
+    """Put ``cosched-rsh`` and its like into that directory; the path of the first. Raises OSError."""
     python = interpreter()
     source = Path(rsh.__file__).read_text(encoding="utf-8")
-    refused = "no place for cosched-rsh"
-    for place in places:
-        place.mkdir(parents=True, exist_ok=True)
-        place.chmod(0o755)
-        if is_noexec(place):
-            refused = f"{place} is mounted without programs (noexec)"
-            continue
-        witness = place / "rank_witness.py"
-        _put(witness, Path(rank_witness.__file__).read_text(encoding="utf-8"), 0o644)
-        _put(place / "cosched-rank", _RANK.format(python=python, witness=witness), 0o755)
-        _put(place / "cosched-pvmd", _PVMD, 0o755)
-        program = place / "cosched-rsh"
-        if len(python) > _LONGEST_SHEBANG or " " in python:
-            _put(place / "rsh.py", source, 0o644)
-            _put(program, f'#!/bin/sh\nexec "{python}" -I -S "{place}/rsh.py" "$@"\n', 0o755)
-        else:
-            _put(program, f"#!{python} -IS\n{source}", 0o755)
-        return program
-    raise OSError(refused)
+    place.mkdir(parents=True, exist_ok=True)
+    place.chmod(0o755)
+    witness = place / "rank_witness.py"
+    _put(witness, Path(rank_witness.__file__).read_text(encoding="utf-8"), 0o644)
+    _put(place / "cosched-rank", _RANK.format(python=python, witness=witness), 0o755)
+    _put(place / "cosched-pvmd", _PVMD, 0o755)
+    program = place / "cosched-rsh"
+    if len(python) > _LONGEST_SHEBANG or " " in python:
+        _put(place / "rsh.py", source, 0o644)
+        _put(program, f'#!/bin/sh\nexec "{python}" -I -S "{place}/rsh.py" "$@"\n', 0o755)
+    else:
+        _put(program, f"#!{python} -IS\n{source}", 0o755)
+    return program
 
 
 def _put(path: Path, text: str, mode: int) -> None:

@@ -1,7 +1,7 @@
 """Which job a process of this node belongs to.
 
 By its cgroup, which it cannot leave: ``…/cosched/job-ID.ATTEMPT``. Where there are no cgroups the guard is asked, which
-knows its own by descent and by a mark.
+knows its own by descent and by a mark; so it is where /proc hides others' processes from the agent (``hidepid``).
 """
 
 import os
@@ -33,7 +33,7 @@ class JobLookup:
         if by_cgroup is not None:
             return by_cgroup
         try:
-            if await self._has_groups():
+            if await self._has_groups() and os.access(self._proc / "1" / "cgroup", os.R_OK):
                 return None
             answer = await self._guard.ask(requests.Whose(pid))
         except (GuardGone, GuardRefused):

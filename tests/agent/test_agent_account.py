@@ -20,9 +20,9 @@ QUICK = {"presence": "away_after_s = 1.0\npoll_s = 0.2\nbusy_cpus = 1e6"}
 
 
 @pytest.fixture
-def node(cluster: Cluster) -> Node:
+def node(cluster: Cluster, request: pytest.FixtureRequest) -> Node:
     made = cluster.node("a", start=False, **QUICK)
-    made.own_account(ACCOUNT.pw_name)
+    made.own_account(ACCOUNT.pw_name, hidepid=getattr(request, "param", 0))
     return made
 
 
@@ -30,6 +30,7 @@ def order(fence: wire.Fence, kind: type[wire.Order], n: int, **more: object) -> 
     return kind(fence, wire.OrderId(5, 1, n), **more)
 
 
+@pytest.mark.parametrize("node", [0, 2], ids=["", "hidepid"], indirect=True)
 async def test_it_has_no_rights_and_serves_a_job_from_its_beginning_to_its_end(cluster: Cluster, node: Node) -> None:
     node.start_guard()
     node.start_agent()

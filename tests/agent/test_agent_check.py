@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from kit.agents import DEADLINE_S, Cluster, until
 
 from cosched.config.node import load_node
+from cosched.linux import files
 from node_agent.guard.client import GuardClient
 from node_agent.service import check
 from node_agent.service.card import Card, card_of, listens_asleep
@@ -124,10 +126,14 @@ def test_a_source_that_is_left_out_is_not_looked_at(cluster: Cluster, monkeypatc
 
 def test_state_directory_on_noexec_mount_fails_the_check(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = load_node(cluster.node("a", start=False).config)
-    monkeypatch.setattr(check, "is_noexec", lambda path: True)
+    top = os.path.commonpath([settings.paths.run, settings.paths.state])
+    monkeypatch.setattr(files, "_is_noexec", lambda path: path.startswith(top))
     found = {each.what: each for each in check.findings(settings)}
     assert (found["job scripts"].level, found["cosched-rsh"].level) == ("fail", "fail")
-    assert "is mounted noexec, no script can be executed there; paths.state" in found["job scripts"].found
+    assert found["cosched-rsh"].found == f"no place for cosched-rsh: {top} is mounted noexec"
+    assert found["job scripts"].found == (
+        f"{top} is mounted noexec: no job's script can be executed there; paths.state in node.toml names another place"
+    )
 
 
 def test_bad_settings_are_told_by_key(cluster: Cluster) -> None:

@@ -1,11 +1,14 @@
 """``python -m node_agent``: with which status it ends where it cannot start."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from kit.needs import need_mounts
 
-from cosched.errors import BadInput, NeedsRepair
+from cosched.errors import BadInput, Failed, NeedsRepair
 from cosched.install import roles
 from cosched.install.layout import Layout
 from cosched.install.settings import NodeFacts, node_settings
@@ -43,3 +46,29 @@ def test_unusable_settings_end_the_agent_for_good(settings: Path, capsys: pytest
 def test_missing_identity_ends_the_agent_for_good(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main() == BadInput.status
     assert "ca.pem: no such file" in capsys.readouterr().err
+
+
+def test_agent_whose_state_is_noexec_is_refused_with_remedy(settings: Path, tmp_path: Path) -> None:
+    need_mounts()
+    state = tmp_path / "state"
+    state.mkdir()
+    script = f'mount -t tmpfs -o noexec tmpfs {state} && exec "$@"'
+    agent = [sys.executable, "-m", "node_agent", "--config", settings]
+    ended = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script, "sh", *agent], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == Failed.status
+    assert ended.stderr == (
+        f"cosched agent: {state} is mounted noexec: no job's script can be executed there; "
+        "paths.state in node.toml names another place\n"
+    )
+
+
+@pytest.mark.usefixtures("settings")
+def test_directories_of_the_agent_are_open_to_jobs_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        assert main() == BadInput.status  # without an identity
+        assert {(tmp_path / name).stat().st_mode & 0o777 for name in ("run", "run/bin", "state")} == {0o755}
+    finally:
+        os.umask(before)

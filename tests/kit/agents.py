@@ -216,9 +216,10 @@ class Node:
     def _given_to(self, uid: int | None) -> bool:
         return all(place.is_dir() and place.stat().st_uid == uid for place in (self.run, self.state))
 
-    def own_account(self, account: str) -> None:
+    def own_account(self, account: str, *, hidepid: int = 0) -> None:
         """From its next start on the agent is that account, without capabilities or new privileges, as an installation
-        has it; the guard stays root. Python is readable for it, also where it lies in root's home.
+        has it; the guard stays root. Python is readable for it, also where it lies in root's home. ``hidepid``: how it
+        sees /proc.
         """
         need_namespaces()
         entry = pwd.getpwnam(account)
@@ -233,9 +234,11 @@ class Node:
         place.mkdir(parents=True)
         seen.chmod(0o700)  # for it alone: jobs' users have the system's Python, as without this
         os.chown(seen, entry.pw_uid, -1)
-        mounts = f"mount --bind {python} {place} && mount --rbind {seen} /{python.parts[1]}"
+        mounts = f"mount -t proc -o hidepid={hidepid} proc /proc"
+        if python.parts[1] == "root":
+            mounts += f" && mount --bind {python} {place} && mount --rbind {seen} /{python.parts[1]}"
         self._confined = [
-            "unshare", "--mount", "sh", "-c", f'{mounts if python.parts[1] == "root" else ":"} && exec "$@"', "sh",
+            "unshare", "--mount", "sh", "-c", f'{mounts} && exec "$@"', "sh",
             "setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups", "--bounding-set=-all",
             "--inh-caps=-all", "--no-new-privs",
         ]  # fmt: skip

@@ -81,7 +81,7 @@ class Hosts:
             "{node_file}": self.directory / "nodes",
             "{interface}": "eth0",
             "{rsh}": self.directory / "rsh",
-            "{rank}": install_rsh((self.directory / "bin",)).with_name("cosched-rank"),
+            "{rank}": install_rsh(self.directory / "bin").with_name("cosched-rank"),
             "{tmp}": self.directory / "tmp",
         }
         environment = {k: str(places.get(v, v)) for k, v in job_environment(context).items()}

@@ -29,7 +29,7 @@ def job_here(directory: Path, tasks: int) -> dict[str, str]:
     )  # fmt: skip
     nodes = directory / f"nodes.{tasks}"
     nodes.write_text(hostfile(peers))
-    rank = install_rsh((directory / "bin",)).with_name("cosched-rank")
+    rank = install_rsh(directory / "bin").with_name("cosched-rank")
     places = {"{node_file}": nodes, "{rsh}": "/bin/false", "{rank}": rank, "{tmp}": directory}
     environment = {name: str(places.get(value, value)) for name, value in job_environment(context).items()}
     # tests may run from a copy of the sources that is not installed

@@ -1,4 +1,7 @@
-"""A lab whose directory lies on a file system mounted ``noexec``, as /run does on every Debian with an initramfs."""
+"""A lab on a hardened host: its directory lies on a mount with ``noexec``, as /run does on Debian with an initramfs.
+
+So do /var and /dev/shm; /proc hides the processes of others, and files are made without rights for others.
+"""
 
 import json
 import os
@@ -42,13 +45,18 @@ class NoexecBench(Bench):
 def noexec(bench: Bench) -> Iterator[NoexecBench]:
     need_mounts()
     owner = bench.runtime.stat().st_uid
-    options = f"nosuid,nodev,noexec,mode=755,uid={owner}"
-    script = f"mount -t tmpfs -o {options} tmpfs {bench.runtime} && echo mounted && exec sleep infinity"
-    with subprocess.Popen(["unshare", "-m", "sh", "-c", script], stdout=subprocess.PIPE, text=True) as holder:
+    options = "nosuid,nodev,noexec"
+    script = f"""
+    mount -t tmpfs -o {options},mode=755,uid={owner} tmpfs {bench.runtime}
+    for place in /var /dev/shm; do mount --bind $place $place; mount -o remount,bind,{options} $place; done
+    mount -t proc -o hidepid=2 proc /proc
+    echo mounted
+    exec sleep infinity"""
+    with subprocess.Popen(["unshare", "-m", "sh", "-e", "-c", script], stdout=subprocess.PIPE, text=True) as holder:
         try:
             assert holder.stdout is not None
             assert holder.stdout.readline() == "mounted\n"
-            enter = ("nsenter", f"--mount=/proc/{holder.pid}/ns/mnt", "--")
+            enter = ("nsenter", f"--mount=/proc/{holder.pid}/ns/mnt", "--", "sh", "-c", 'umask 077; exec "$@"', "sh")
             made = NoexecBench(bench.runtime, bench.name, (*enter, *bench.prefix), bench.python, holder=holder.pid)
             yield made
             made.call("down", "--all")
@@ -91,7 +99,7 @@ def test_lab_without_namespaces_on_noexec_is_refused_with_remedy(user_bench: Ben
     with noexec(user_bench) as bench:
         refused = bench.call("up", "--name", bench.name, "--tier", 3, "--nodes", 2)
         assert refused.returncode == 1
-        assert f"{bench.runtime}/labs/{bench.name} is mounted noexec" in refused.stderr
+        assert f"{bench.runtime} is mounted noexec" in refused.stderr
         assert "remedy: COSCHED_RUNTIME_DIR=DIR" in refused.stderr
         assert bench.left() == []
         elsewhere = bench.runtime.parent / "elsewhere"

@@ -95,7 +95,7 @@ def test_the_interface_of_an_address_is_found() -> None:
 
 def test_only_files_of_a_daemon_that_is_gone_are_removed(tmp_path: Path) -> None:
     """``cosched-pvmd`` before it becomes the daemon, which here is a program that says its arguments."""
-    rsh = install_rsh((tmp_path / "bin",))
+    rsh = install_rsh(tmp_path / "bin")
     (tmp_path / "root" / "lib").mkdir(parents=True)
     daemon = tmp_path / "root" / "lib" / "pvmd"
     daemon.write_text('#!/bin/sh\necho "$@"\n')

@@ -16,7 +16,7 @@ from node_agent.service.files import install_rsh
 
 @pytest.fixture
 def cosched_rank(tmp_path: Path) -> Path:
-    return install_rsh((tmp_path / "bin",)).with_name("cosched-rank")
+    return install_rsh(tmp_path / "bin").with_name("cosched-rank")
 
 
 @contextmanager

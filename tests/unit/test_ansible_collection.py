@@ -3,12 +3,15 @@
 import ast
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import pytest
 import yaml
+from kit.needs import need_mounts
 
 from cosched.config.cluster import ClusterConfig
 from cosched.config.convert import convert
@@ -101,6 +104,15 @@ def test_preflight_tells_of_another_uid_unless_the_host_goes_by_name(by_name: bo
     assert len(problems) == told
     assert [each for each in problems if not each.startswith("ada has uid 2100 here and 2001 on head")] == []
     assert [each for each in problems if "'node_agent_users: by-name'" not in each] == []
+
+
+def test_preflight_sees_directories_on_noexec_mounts() -> None:
+    need_mounts()
+    asked = json.dumps({"users": [], "ports": [], "programs": ["/opt/cosched", "/usr"]})
+    look = [sys.executable, COLLECTION / "roles/preflight/files/look.py", asked]
+    script = 'mount -t tmpfs -o noexec tmpfs /opt && exec "$@"'
+    seen = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", *look], capture_output=True, check=True).stdout
+    assert json.loads(seen)["noexec"] == ["/opt/cosched"]
 
 
 def test_only_modules_that_ansible_core_has() -> None:

@@ -41,7 +41,7 @@ from cosched.apps.lab.plan import (
 from cosched.client import places
 from cosched.config.units import rate_text
 from cosched.errors import BadInput, Failed, NoAnswer
-from cosched.linux.files import is_noexec
+from cosched.linux.files import exec_problem
 from local_load.profile import find, seated
 from local_load.schedule import recorded
 
@@ -196,10 +196,10 @@ class Making:
                 self._say(self._note)
             if self._wanted.tier and possible.tier > self._wanted.tier:
                 raise Failed(f"tier {self._wanted.tier} cannot be had here: {possible.why}; remedy: {possible.remedy}")
-            if possible.tier == 3 and is_noexec(self._directory):
+            if possible.tier == 3 and (problem := exec_problem(self._directory)):
                 raise Failed(
-                    f"{self._directory} is mounted noexec: no job's script could be executed there, and without "
-                    f"namespaces ({possible.why}) nothing can be mounted over it; remedy: {NOEXEC_REMEDY}"
+                    f"{problem}: no job's script could be executed in {self._directory}, and without namespaces "
+                    f"({possible.why}) nothing can be mounted over it; remedy: {NOEXEC_REMEDY}"
                 )
             plan = self._plan(possible, cookie)
             told |= {"settings": asdict(plan.settings), "memory_bytes": plan.memory_bytes}

@@ -112,7 +112,7 @@ def allow_programs(directory: str) -> None:
     the same directory would do, too, but the kernel refuses one in a user namespace. Raises OSError.
     """
     os.makedirs(directory, mode=0o711, exist_ok=True)
-    if files.is_noexec(directory):
+    if files.exec_problem(directory):
         mount("tmpfs", directory, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=0711")
 
 

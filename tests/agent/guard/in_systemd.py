@@ -31,8 +31,8 @@ from cosched.install.layout import AGENT, UNITS, Layout
 from cosched.install.settings import NodeFacts, node_settings
 from cosched.install.units import PLACE, SLICE
 from cosched.linux import machine
+from cosched.linux.files import exec_problem
 from node_agent.guard.client import GuardGone
-from node_agent.service.files import open_to_all
 
 GROUPS = Path("/sys/fs/cgroup")
 SIDE = GROUPS / PLACE
@@ -46,7 +46,7 @@ def python_for_all() -> str:
     """This environment's packages with an interpreter of its version that every account may run, also without homes."""
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     places = (Path(sys.base_prefix, "bin", version), Path("/usr/bin", version), Path("/usr/local/bin", version))
-    found = next((each for each in places if each.exists() and open_to_all(each)), None)
+    found = next((each for each in places if each.exists() and not exec_problem(each, others=True)), None)
     assert found is not None, f"the agent's account needs a {version} outside of homes"
     made = BASE / "venv"
     subprocess.run([found, "-m", "venv", "--without-pip", made], check=True)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from unittest.mock import Mock
@@ -141,20 +142,29 @@ def test_what_cannot_be_executed_is_the_answer(any_guard: RealGuard) -> None:
     assert guard.refused(guard.spawning(["true"]), guard.null()) == ("busy", "command 0 has been started already")
 
 
-def test_program_on_noexec_mount_is_refused_as_noexec(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("program", "first_line", "told"),
+    [
+        ("noexec/program", "#!/bin/sh", ""),
+        ("program", "#! {place}/noexec/sh -e", "its interpreter {place}/noexec/sh: "),
+    ],
+)
+def test_program_on_noexec_mount_is_refused_as_noexec(tmp_path: Path, program: str, first_line: str, told: str) -> None:
     need_mounts()
-    program = tmp_path / "program"
+    noexec, path = tmp_path / "noexec", tmp_path / program
+    noexec.mkdir()
 
     def execute() -> None:
         kernel.unshare(kernel.NEW_MOUNTS, "mounts")
         mount("", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
-        mount("tmpfs", str(tmp_path), "tmpfs", kernel.MS_NOEXEC)
-        program.write_text("#!/bin/sh")
-        program.chmod(0o700)
+        mount("tmpfs", str(noexec), "tmpfs", kernel.MS_NOEXEC)
+        shutil.copy("/bin/sh", noexec)
+        path.write_text(first_line.format(place=tmp_path))
+        path.chmod(0o700)
         place = Place(users.of_uid(os.getuid()), False, False, str(tmp_path), (), False, 0o022)
-        become(Command((str(program),), {}, "/", (0, 1, 2), None, None), place, Mock(spec=Cgroups), "job-1.1", ())
+        become(Command((str(path),), {}, "/", (0, 1, 2), None, None), place, Mock(spec=Cgroups), "job-1.1", ())
 
-    assert tried(execute) == f"{program}: its file system is mounted noexec: no program on it can be executed"
+    assert tried(execute) == f"{path}: {told.format(place=tmp_path)}{noexec} is mounted noexec"
 
 
 def test_all_of_a_jobs_processes_are_in_its_group(guard: RealGuard) -> None:

@@ -18,11 +18,16 @@ def account(name):
     return {"uid": found.pw_uid, "home": found.pw_dir}
 
 
-def free_mib(path):
-    """What an ordinary user may still write below a directory, or below the nearest one above it that is there."""
+def file_system(path):
+    """That of a directory, or of the nearest one above it that is there."""
     while not os.path.isdir(path):
         path = os.path.dirname(path)
-    found = os.statvfs(path)
+    return os.statvfs(path)
+
+
+def free_mib(path):
+    """What an ordinary user may still write below a directory."""
+    found = file_system(path)
     return found.f_bavail * found.f_frsize >> 20
 
 
@@ -64,7 +69,7 @@ def first_process():
 
 
 def main():
-    """Answer the question of the command line: ``{"users": [...], "ports": [...]}``."""
+    """Answer the question of the command line: ``{"users": [...], "ports": [...], "programs": [...]}``."""
     asked = json.loads(sys.argv[1])
     answer = {
         "time_s": time.time(),
@@ -75,6 +80,7 @@ def main():
         "first_process": first_process(),
         "cgroups": cgroups(),
         "free_mib": {path: free_mib(path) for path in ("/opt", "/var/lib")},
+        "noexec": [path for path in asked["programs"] if file_system(path).f_flag & os.ST_NOEXEC],
         "users": {name: account(name) for name in asked["users"]},
         "ours": os.path.exists("/opt/cosched/current"),
         "taken": [port for port in asked["ports"] if taken(port)],

@@ -360,6 +360,10 @@ class OutputChunk(Message, frozen=True):
     error: str = ""
 
 
+#: No user's: the uid and gid of a user who could not be looked up on a node.
+NO_UID: Final = 2**32 - 1
+
+
 class Account(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A user on a node. ``problem``: why jobs of his would not run there, empty where they would."""
 

@@ -15,8 +15,9 @@ from node_agent.guard.server import Answer
 from node_agent.guard.settings import Security
 
 _PATIENCE_US: Final = 3 * US_PER_S
-#: So long the child waits for what does not answer, before it says of whom it knows.
-_LATE_S: Final = 2.0
+#: So long the child waits for one user's account or home, and for those of all.
+_EACH_S: Final = 0.5
+_ALL_S: Final = 2.0
 #: Children that wait for the user database or a home; each waits for another user than those before.
 _MOST_LATE: Final = 8
 
@@ -72,7 +73,7 @@ class UserSurvey:
                 heard({"error": "failed", "message": "the user database, or a home, does not answer"})
 
         def looked_up() -> dict[str, Any]:
-            users, late = accounts(asked, self._resolve, _LATE_S)
+            users, late = accounts(asked, self._resolve, _EACH_S, _ALL_S)
             return {"users": users, "late": late}
 
         pid = self._children.errand(looked_up, gone, heard)

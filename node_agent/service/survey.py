@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Final
 
-from cosched.wire.messages import Account, Survey, Surveyed
+from cosched.wire.messages import NO_UID, Account, Survey, Surveyed
 from node_agent.guard import fields, requests
 from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.guard.protocol import MAX_SUBMITTERS
@@ -33,11 +33,16 @@ class UserSurveys:
                     part = left[:MAX_SUBMITTERS]
                     asked = requests.Accounts({name: request.uids.get(name) for name in part})
                     answer = await self._guard.ask(asked, patience_s=_PATIENCE_S)
-                    found |= {name: Account(*account) for name, account in answer["users"].items()}
+                    found |= {name: _account(*account) for name, account in answer["users"].items()}
                     left = left[len(part) :]
         except TimeoutError:
             problem = "the guard does not answer"
         except (GuardGone, GuardRefused) as error:
             problem = str(error)
-        found |= {name: Account(-1, -1, "", f"cannot be looked up: {problem}") for name in left}
+        found |= {name: _account(-1, -1, "", f"cannot be looked up: {problem}") for name in left}
         return Surveyed(request.request, now_us, found)
+
+
+def _account(uid: int, gid: int, home: str, problem: str) -> Account:
+    """``uid`` and ``gid`` are -1 of a user who could not be looked up."""
+    return Account(uid if uid >= 0 else NO_UID, gid if gid >= 0 else NO_UID, home, problem)

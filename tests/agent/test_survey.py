@@ -4,7 +4,7 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from kit.accounts import account
@@ -19,12 +19,15 @@ from cosched.wire.messages import Survey
 from node_agent.core.attempt import Attempt
 from node_agent.guard import user_survey
 from node_agent.guard.children import Children
+from node_agent.guard.client import GuardGone
 from node_agent.guard.loop import Loop
 from node_agent.guard.protocol import MAX_SUBMITTERS
 from node_agent.guard.requests import Accounts
 from node_agent.guard.settings import Security
 from node_agent.service.environment import Environment
 from node_agent.service.files import NodeFiles
+from node_agent.service.guard import Guard
+from node_agent.service.survey import UserSurveys
 
 CONFIG = node_config(
     {
@@ -81,6 +84,18 @@ def test_survey_that_hangs_is_given_up_and_another_one_meanwhile_is_refused(monk
     while users._running:
         loop.run_once()
     assert answers[2]["users"]["root"][:2] == [0, 0]
+
+
+async def test_users_who_could_not_be_looked_up_are_told_in_a_message_that_schedulers_read() -> None:
+    """Their uid was -1, which no scheduler reads: each question to a slow guard ended the node's link."""
+
+    class Gone:
+        async def ask(self, *_: object, **__: object) -> object:
+            raise GuardGone("it is away")
+
+    told = await UserSurveys(cast("Guard", Gone())).answer(Survey(7, ("ada",), {}))
+    account = wire.Account(wire.NO_UID, wire.NO_UID, "", "cannot be looked up: it is away")
+    assert wire.from_agent(wire.encode(told)) == wire.Surveyed(7, told.time_us, {"ada": account})
 
 
 def test_slow_home_of_one_user_leaves_the_others_looked_up(tmp_path: Path) -> None:

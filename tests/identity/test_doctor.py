@@ -94,6 +94,7 @@ async def test_the_command_asks_the_nodes_and_says_what_differs(
             if isinstance(message, wire.Survey):
                 now_us = time.time_ns() // 1000 + self.ahead_us
                 known = {user: wire.Account(self.uid, 0, "/") for user in message.users if user == "root"}
+                known["slow"] = wire.Account(wire.NO_UID, wire.NO_UID, "", "cannot be looked up: nothing answers")
                 await self.say(wire.Surveyed(message.request, now_us, known))
             else:
                 await super()._answer(message)
@@ -109,7 +110,7 @@ async def test_the_command_asks_the_nodes_and_says_what_differs(
             await service.until(lambda: all(service.service.book.entry(n).size for n in ("n1", "n2")), "up")
             command = [
                 sys.executable, "-m", "cosched.apps.cli.main", "doctor", "--json", "--server", str(files.socket),
-                "--user", "root", "--user", "stranger",
+                "--user", "root", "--user", "stranger", "--user", "slow",
             ]  # fmt: skip
             ended = await asyncio.to_thread(
                 subprocess.run, command, capture_output=True, text=True, timeout=BOUND_S, check=False
@@ -119,6 +120,7 @@ async def test_the_command_asks_the_nodes_and_says_what_differs(
             said = {(each["what"], each["level"], each["found"]) for each in document["checks"]}
             assert ("user root", "warn", "uid 0 on the scheduler's host, n1; 7 on n2") in said
             assert ("user stranger", "warn", "not known on n1, n2") in said
+            assert ("user slow", "warn", "on n1, n2: cannot be looked up: nothing answers") in said
             assert any(what == "versions" and "0.0.0-other on n1, n2" in found for what, _, found in said)
             assert [level for what, level, found in said if what == "clocks" and found.startswith("n2 is ")] == ["fail"]
         finally:

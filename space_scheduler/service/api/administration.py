@@ -17,6 +17,7 @@ from cosched.identity.names import CA_PEM, checked_name
 from cosched.linux.users import NO_ACCOUNT
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import api as docs
+from cosched.wire.messages import NO_UID
 from space_scheduler.plugins import resolve
 from space_scheduler.service.access.callers import Callers
 from space_scheduler.service.access.members import Members, checked_serials
@@ -142,7 +143,8 @@ class Administration:
         trip_s = time.monotonic() - asked_s
         apart_s = said.time_us / US_PER_S - (wall_s + trip_s / 2)
         accounts = {
-            user: docs.AccountDoc(each.uid, each.gid, each.home, each.problem) for user, each in said.users.items()
+            user: docs.AccountDoc(_uid(known.uid), _uid(known.gid), known.home, known.problem)
+            for user, known in said.users.items()
         }
         return docs.NodeSurvey(name, entry.hello.software, round(apart_s, 6), round(trip_s, 6), accounts)
 
@@ -200,3 +202,8 @@ class Administration:
         )
         expired = token.expires_s <= time.time()
         return docs.TokenDoc(token.id, token.user, token.label, created, expires, expired, token.read_only)
+
+
+def _uid(number: int) -> int:
+    """A uid or gid of the wire's as documents have it: -1 where it could not be looked up."""
+    return -1 if number == NO_UID else number

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cosched.apps.replicate import result as results
-from cosched.apps.replicate.bfm import claims, judging, measures, replication, setup
+from cosched.apps.replicate.bfm import claims, folded, judging, measures, replication, setup
 from cosched.apps.replicate.bfm.judging import Found
 from cosched.apps.replicate.bfm.measures import Measured, OfClass
 from cosched.apps.replicate.bfm.setup import BFA, BFM, FIFO, FJT4, FJT4_BFA, MAIN, POLICIES, Run, Scale, run_of
@@ -262,17 +262,32 @@ def test_every_policy_class_and_load_is_in_the_figures(result: Result) -> None:
 def test_every_claim_has_its_verdict_in_each_reading(result: Result) -> None:
     names = [each.name for each in setup.READINGS]
     alone = {predicate.id for predicate in claims.REAL_RUNS}
-    real = {predicate.id for predicate in claims.REAL} | alone
+    not_run = {predicate.id for predicate in claims.REAL}
+    real = not_run | alone | {claims.REAL_FOLD.id}
     for claim in result.claims:
         assert list(claim.readings) == ([] if claim.id in real else names), claim.id
-        if claim.id in real:
+        if claim.id in alone | not_run:
             assert claim.note.startswith("decided by real runs alone" if claim.id in alone else "real: not run yet")
+        elif claim.id in real:
+            assert (claim.verdict, claim.ours) == (Verdict.HOLDS, pytest.approx(4 / 3.84))
         else:
             assert claim.readings["main"] is claim.verdict
             assert ("the same in all" in claim.note) == (len({*claim.readings.values()}) == 1)
     assert len(result.tables["readings"].rows) == len(result.claims) - len(real)
     nobody = next(claim for claim in result.claims if claim.id == "bfm-nobody-aborted")
     assert set(nobody.readings.values()) == {Verdict.HOLDS, Verdict.NOT_COMPARABLE}
+
+
+def test_rate_of_folded_jobs_is_judged_by_the_table_of_what_was_measured() -> None:
+    """Each row that is shipped stands in the page, and the claim is that of ranks that sleep or yield."""
+    page = (Path(__file__).parents[3] / "docs/measured/folding.md").read_text(encoding="utf-8")
+    found = folded.read()
+    for row in found.rows:
+        median, low, high = row.slower
+        shown = f"{median:g} [{low:g} … {high:g}]"
+        assert f"| {row.ranks} | {row.cpus} | {row.receive} | {shown} |" in page
+    rows = [msgspec.structs.replace(each, receive="yield") for each in found.rows if each.receive == "poll"]
+    assert folded.judged(msgspec.structs.replace(found, rows=rows)).verdict is Verdict.FAILS, "2 on 1 that poll"
 
 
 def test_class_means_are_estimates_of_the_work_by_class_alone() -> None:

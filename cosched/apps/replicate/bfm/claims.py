@@ -265,15 +265,16 @@ REAL_NOBODY_ABORTED: Final = Predicate(
     paper=0.0,
 )
 REAL_RUNS: Final = (REAL_BFM, REAL_BFM_LONG, REAL_BFM_SHORT, REAL_FIFO, REAL_NOBODY_ABORTED)
+#: Decided by what ``./run bench folding`` measured of real processes.
+REAL_FOLD: Final = Predicate(
+    id="real-fold",
+    text="A running MPI job that is folded goes on at about the ideal rate (sections 3 and 4)",
+    quantity="rate of n processes on c processors over the ideal one, n / ⌈n/c⌉",
+    region=Region(0.9, 1.05),
+    paper=1.0,
+)
 #: What other measurements of real processes would decide, and what each needs.
 REAL: Final = {
-    Predicate(
-        id="real-fold",
-        text="A running MPI job that is folded goes on at about the ideal rate (sections 3 and 4)",
-        quantity="rate of n processes on c processors over the ideal one, n / ⌈n/c⌉",
-        region=Region(0.9, 1.05),
-        paper=1.0,
-    ): "./run bench folding measures it",
     Predicate(
         id="real-mapping",
         text="Folded jobs are faster where neighbours share processors than in blocks (section 7, future work)",

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from cosched.apps.replicate import claims as judge
-from cosched.apps.replicate.bfm import claims
+from cosched.apps.replicate.bfm import claims, folded
 from cosched.apps.replicate.bfm.claims import ALL, COMPARED, LONG, SHORT, Compared
 from cosched.apps.replicate.bfm.measures import Measured
 from cosched.apps.replicate.bfm.setup import BFA, BFM, FJT4, FJT4_BFA, POLICIES, Reading, Run, run_of
@@ -74,6 +74,7 @@ def together(readings: Sequence[Found]) -> list[Claim]:
         verdicts = {name: each[at].verdict for name, each in by_reading.items()}
         made.append(msgspec.structs.replace(main, readings=verdicts, note=_noted(main, verdicts)))
     made += [judge.cannot_judge(each, "decided by real runs alone (--real)") for each in claims.REAL_RUNS]
+    made.append(folded.judged(folded.read()))
     return made + [judge.cannot_judge(each, f"real: not run yet; {why}") for each, why in claims.REAL.items()]
 
 

@@ -158,6 +158,7 @@ def _notes() -> list[str]:
         "Open in the paper, chosen here: the mix (120 jobs in ten minutes cannot follow from Tables 1 and 2), which "
         "minimum FJT keeps, times as of a job's last start, a partition as its mean over the execution. Of the "
         "policies: docs/replications/bfm.md.",
-        "BFM end to end on real processes: --real. real: not run yet: the rate of a folded MPI job, and the mapping of "
-        "processes by neighbourhood (a question of what messages cost, of which the simulator has no model).",
+        "BFM end to end on real processes: --real. The rate of a folded MPI job: ./run bench folding. real: not run "
+        "yet: the mapping of processes by neighbourhood (a question of what messages cost, of which the simulator has "
+        "no model).",
     ]

@@ -12,8 +12,9 @@ ENDED = {str(state) for state in TERMINAL}
 PROMISE_S = 2.0
 #: Once faults are healed, a job may be ``starting`` or ``ending`` for so long: a launch, its time-out, another launch.
 PASSING_S = 90.0
-#: What guards have on record and what the scheduler has may differ for so long while no fault lasts: some heartbeats.
-DIFFERENT_S = 12.0
+#: What guards have on record and what the scheduler has may differ for so long while no fault lasts: some heartbeats,
+#: and a resize that waits for ranks to have begun (15 s were seen on two CPUs at a load of 32).
+DIFFERENT_S = 30.0
 #: Nodes' shares of a job: name to processors.
 Shares = Mapping[str, int]
 

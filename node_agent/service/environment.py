@@ -1,13 +1,19 @@
 """The environment of a job's commands on this node, and whose processes they are."""
 
 import os
+import re
 from pathlib import Path
+from typing import Final
 
 from cosched.config.node import NodeConfig
 from cosched.linux.interfaces import interface_of
 from cosched.wire.messages import Prepare
 from node_agent.core.attempt import Attempt, Key, key_name
 from node_agent.service.files import NodeFiles
+
+#: A path in a command line, up to its last name.
+_DIRECTORY: Final = r"/[^\s\"'=:,;]*/"
+_PROGRAM: Final = re.compile(rf"{_DIRECTORY}(cosched-(?:rsh|rank|pvmd))(?![\w.-])")
 
 
 class Environment:
@@ -59,3 +65,13 @@ class Environment:
         if prepare.map is not None:
             made["COSCHED_JOB_SOCKET"] = self._job_socket
         return made
+
+    def localized(self, key: Key, command: str) -> str:
+        """A command line of another node's launcher, with this node's paths of our programs and of the node files.
+
+        Launchers pass on those of the node that they run on (Open MPI 4 the remote shell, which its daemons look for).
+        """
+        here = self._files.path(*key)
+        files = rf"{_DIRECTORY}jobs/{re.escape(key_name(*key))}/(nodes(?:\.mpich|\.pvm)?)(?![\w.-])"
+        command = _PROGRAM.sub(lambda found: str(Path(self._rsh).with_name(found[1])), command)
+        return re.sub(files, lambda found: str(here.with_name(found[1])), command)

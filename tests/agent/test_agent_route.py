@@ -82,6 +82,18 @@ async def test_a_command_runs_in_the_jobs_cgroup_on_the_other_node(cluster: Clus
         assert await job.out("stderr") == "problem\n"
 
 
+async def test_command_names_this_nodes_programs_where_it_named_the_callers(cluster: Cluster) -> None:
+    """Open MPI 4's daemon refuses a remote shell whose path, the first node's, is not there."""
+    a, b = cluster.node("a"), cluster.node("b")
+    async with cluster.scheduler() as scheduler:
+        job = Job(cluster, scheduler, a, b)
+        await job.prepare()
+        theirs = f'-mca agent "{a.run}/bin/cosched-rsh" rank={a.run}/bin/cosched-rank {a.run}/jobs/{JOB}.1/nodes'
+        await job.run(f"$RSH b 'echo {theirs} {a.run}/bin/cosched-rshd {a.run}/jobs/{JOB}.11/nodes'")
+        ours = theirs.replace(str(a.run), str(b.run)).replace('"', "")
+        assert await job.out() == f"{ours} {a.run}/bin/cosched-rshd {a.run}/jobs/{JOB}.11/nodes\n"
+
+
 async def test_any_node_may_call_any_other(cluster: Cluster) -> None:
     nodes = [cluster.node(name) for name in "abc"]
     async with cluster.scheduler() as scheduler:

@@ -192,10 +192,10 @@ def test_the_example_is_what_settings_take() -> None:
     convert({"name": given["cosched_cluster"], "network": given["cosched_network"]}, ClusterConfig, "all.yml")
 
 
-def test_upgrade_reaches_every_group_that_site_installs() -> None:
+def test_upgrade_and_rollback_reach_every_group_that_site_installs() -> None:
     reached = {
         name: {play["hosts"] for play in read(COLLECTION / f"playbooks/{name}.yml") if "hosts" in play}
-        for name in ("site", "upgrade")
+        for name in ("site", "upgrade", "rollback")
     }
     assert "cosched_local_load" in reached["site"]
-    assert reached["site"] <= reached["upgrade"]
+    assert reached["site"] <= reached["upgrade"] & reached["rollback"]

@@ -72,7 +72,7 @@ def _tell(jobs: Sequence[dict[str, Any]], cpus: float | None) -> None:
     """One notification for all that have begun since the last look."""
     named = ", ".join(f"job {job['job']} of {html.escape(str(job['user']))}" for job in jobs[:_NAMED])
     more = f" and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else ""
-    most = "" if cpus is None else f" They have at most {cpus:g} CPUs while you are here."
+    most = "" if cpus is None else f" They have at most {cpus:g} CPU{'s' * (cpus != 1)} while you are here."
     body = f"{named}{more}.{most} What you can do: cosched desk --help"
     _call(
         "org.freedesktop.Notifications", "/org/freedesktop/Notifications", "org.freedesktop.Notifications",

@@ -57,7 +57,8 @@ def _limits(told: dict[str, Any]) -> str:
     if told["paused"]:
         left = told.get("paused_for_s")
         return f"paused: {told['paused']}" + ("" if left is None else f", for {lasting(left)} more")
-    ceiling = "no limit on CPU" if limits["cpus"] is None else f"at most {limits['cpus']:g} CPUs"
+    cpus = limits["cpus"]
+    ceiling = "no limit on CPU" if cpus is None else f"at most {cpus:g} CPU{'s' * (cpus != 1)}"
     return f"parallel work: {ceiling}, {'behind' if limits['idle'] else 'beside'} everything of yours"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 MEMORY = "700M"
 _MEMORY_HERE = "size=900m"
-_REGISTERS = Path(__file__).resolve().parents[1] / "agent/guard/uml_registers.c"
+REGISTERS = Path(__file__).resolve().parents[1] / "agent/guard/uml_registers.c"
 _CARD = """\
 [Unit]
 DefaultDependencies=no
@@ -36,7 +36,7 @@ class Uml:
         (units / "systemd-networkd-wait-online.service").symlink_to("/dev/null")  # it knows nothing of that card
         self._memory.mkdir()
         subprocess.run(["mount", "-t", "tmpfs", "-o", _MEMORY_HERE, "tmpfs", self._memory], check=True)
-        built = ["gcc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", self._registers, _REGISTERS]
+        built = ["gcc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", self._registers, REGISTERS]
         subprocess.run(built, check=True)
 
     def command(self, root: Path, space: str) -> list[str | Path]:

@@ -38,6 +38,8 @@ _KINDS = ("v1", "v2")
 #: What the types of file systems begin with on which a uid means the same user for several machines.
 _SHARED = ("nfs", "cifs", "smb", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "afs", "orangefs", "9p", "virtiofs")
 
+_HIDING_NONE = ("hidepid=0", "hidepid=off")
+
 
 class Finding(msgspec.Struct, frozen=True):
     """One thing looked at. ``fail``: no agent can serve like that; ``warn``: something is not enforced, or not seen."""
@@ -53,7 +55,9 @@ def findings(config: NodeConfig) -> Iterator[Finding]:
     yield from _identity(config)
     yield _scheduler(config)
     yield _port(config)
-    yield users_found(config, Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace"))
+    mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
+    yield users_found(config, mounts)
+    yield processes_found(config, mounts)
     yield from _programs(config)
     yield from _enforcement(config)
     if config.weights.io == LAST:
@@ -134,6 +138,18 @@ def users_found(config: NodeConfig, mounts: str) -> Finding:
     if not shared:
         return Finding("users", "ok", found)
     return Finding("users", "warn", f"{found}; files on {', '.join(shared)} are another user's where the uids differ")
+
+
+def processes_found(config: NodeConfig, mounts: str) -> Finding:
+    """Whether an agent of its own account sees the processes of others; ``mounts``: proc_mounts(5)."""
+    options = next((each[3].split(",") for line in mounts.splitlines() if (each := line.split())[1] == "/proc"), [])
+    hiding = [option for option in options if option.startswith("hidepid=") and option not in _HIDING_NONE]
+    if not config.security.agent_user or not hiding:
+        return Finding("processes", "ok", "those of others are seen")
+    group = next((option for option in options if option.startswith("gid=")), "gid=GROUP in its options")
+    remedy = f"{group}, and SupplementaryGroups= with that group in a drop-in of the agent's unit"
+    found = f"/proc is mounted {hiding[0]}: no film at the desk is seen, and not how jobs receive (coscheduling)"
+    return Finding("processes", "warn", f"{found}; {remedy}")
 
 
 def _programs(config: NodeConfig) -> Iterator[Finding]:

@@ -124,6 +124,24 @@ def test_a_source_that_is_left_out_is_not_looked_at(cluster: Cluster, monkeypatc
     assert "presence: keys" not in found
 
 
+@pytest.mark.parametrize(
+    ("account", "options", "level", "words"),
+    [
+        ("", "rw,hidepid=invisible", "ok", ""),
+        ("nobody", "rw,relatime", "ok", ""),
+        ("nobody", "rw,hidepid=off", "ok", ""),
+        ("nobody", "rw,hidepid=2", "warn", "/proc is mounted hidepid=2: no film"),
+        ("nobody", "rw,gid=29,hidepid=invisible", "warn", "; gid=29, and SupplementaryGroups="),
+    ],
+)
+def test_hidden_processes_are_told_to_an_agent_of_its_own_account(
+    cluster: Cluster, account: str, options: str, level: str, words: str
+) -> None:
+    settings = load_node(cluster.node("a", start=False, security=f'agent_user = "{account}"').config)
+    found = check.processes_found(settings, f"/dev/vda / ext4 rw 0 0\nproc /proc proc {options} 0 0\n")
+    assert (found.level, words in found.found) == (level, True), found
+
+
 def test_state_directory_on_noexec_mount_fails_the_check(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = load_node(cluster.node("a", start=False).config)
     top = os.path.commonpath([settings.paths.run, settings.paths.state])

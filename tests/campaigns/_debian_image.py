@@ -24,7 +24,7 @@ exec /lib/systemd/systemd
 """
 _LABEL: Final = "debian"
 #: A shell's environment for root; this one may say where packages come from.
-_ENVIRONMENT: Final = ("HOME=/root", "LANG=C.UTF-8", "PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+_ENVIRONMENT: Final = ("HOME=/var/tmp", "LANG=C.UTF-8", "PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 _IMAGE_S: Final = 3600.0
 _SIZE: Final = "8G"
 _NETWORKS: Final = Path("etc/systemd/network")
@@ -67,7 +67,7 @@ def disk(directory: Path) -> None:
         ssh = root / home / ".ssh"
         ssh.mkdir(mode=0o700, exist_ok=True)
         shutil.copyfile(key.with_suffix(".pub"), ssh / "authorized_keys")
-    run("chroot", root, "chown", "-R", f"{USER}:", f"/home/{USER}/.ssh")
+    run("chroot", root, "sh", "-c", f"chown -R {USER}: ~{USER}/.ssh")
     host_key = root / "etc/ssh/ssh_host_ed25519_key"
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", host_key)
     shutil.copyfile(host_key.with_suffix(".pub"), directory / "known_host")

@@ -42,7 +42,7 @@ _ASIDE: Final = {"etc": "/etc/cosched-node", "state": "/var/lib/cosched-node", "
 def packages(ground: Ground) -> None:
     """What the guide installs on each host, from a wheelhouse (Installation, Packages)."""
     said = ground.laid(
-        "cd /root; ln -s /mnt/wheels wheels\n"
+        "cd ~; ln -s /mnt/wheels wheels\n"
         "python3 -m venv --without-pip /opt/cosched\n"
         'python3 "$(echo wheels/pip-*.whl)/pip" --python /opt/cosched/bin/python install -q --root-user-action ignore'
         " --no-index --find-links wheels --require-hashes -r wheels/requirements.txt\n"
@@ -72,7 +72,7 @@ def scheduler(ground: Ground) -> None:
     """The scheduler by hand, line by line as the guide has it (Operating a cluster, 2 to 6)."""
     ground.up(HEAD)
     ground.head.at(
-        "set -e; cd /root\n"
+        "set -e; cd ~\n"
         f"cosched init office --scheduler {HEAD} --node {HEAD} --node {DESK} --user {USER}\n"
         f"cosched node render --role scheduler --cluster office --node {HEAD} --node {DESK} --into /\n"
         "systemd-sysusers; systemd-tmpfiles --create; systemctl daemon-reload\n"
@@ -96,18 +96,18 @@ def node(ground: Ground, name: str) -> None:
     places = " ".join(f"--{key} {place}" for key, place in _ASIDE.items()) if aside else ""
     etc = f"--etc {_ASIDE['etc']}" if aside else ""
     machine.at(
-        f"set -e; cd /root; cosched node render --name {name} --cluster office --scheduler {HEAD} {places} --into /\n"
+        f"set -e; cd ~; cosched node render --name {name} --cluster office --scheduler {HEAD} {places} --into /\n"
         "systemd-sysusers; systemd-tmpfiles --create; systemctl daemon-reload\n"
         f"cosched node request {name} {etc} >{name}.csr",
         base_s=30,
     )
-    request = machine.at(f"cat /root/{name}.csr")
+    request = machine.at(f"cat ~/{name}.csr")
     document = ground.head.at(
-        f"cd /root; cat >{name}.csr <<'END'\n{request}END\ncosched node sign {name} {name}.csr --cluster office"
+        f"cd ~; cat >{name}.csr <<'END'\n{request}END\ncosched node sign {name} {name}.csr --cluster office"
     )
     config = f"--config {_ASIDE['etc']}/node.toml" if aside else ""
     said = machine.at(
-        f"cd /root; cat >{name}.json <<'END'\n{document}END\nset -e; cosched node accept {etc} {name}.json\n"
+        f"cd ~; cat >{name}.json <<'END'\n{document}END\nset -e; cosched node accept {etc} {name}.json\n"
         "systemctl enable --now cosched-guard\n"
         f"runuser -u cosched-agent -- cosched agent --check {config} >check.txt || {{ cat check.txt; exit 1; }}\n"
         "systemctl enable --now cosched-agent; cat check.txt",

@@ -89,8 +89,7 @@ class ResizeField(Field):
             with self.lab.client() as client:
                 jobs = {"A": self._given(client, mark, "A", _LIAR if fault.site == "liar" else f"-m {_HONEST}")}
                 if fault.site != "early":
-                    until(lambda: self._ranks(jobs["A"]) == NODES * CPUS, "all ranks of A", _PATIENCE_S)
-                    time.sleep(1.0)
+                    until(lambda: self._joined(jobs["A"]) == NODES * CPUS, "all ranks of A", _PATIENCE_S)
                 with self._struck(client, fault, jobs["A"]):
                     most = 1 if fault.site == "liar" and fault.number % 2 else NODES * CPUS
                     jobs["B"] = self._given(client, mark, "B", f"-m {_HONEST}", most)
@@ -115,8 +114,15 @@ class ResizeField(Field):
         how = {"time_limit_s": 120.0, "directory": "/", "environment": {"PATH": self.path}}
         return client.submit(Submission(script=script, name=name, min_tasks=1, max_tasks=most, **how)).job_id  # type: ignore[arg-type]
 
-    def _ranks(self, job_id: int) -> int:
-        return len(self.pids("rank", job_id))
+    def _joined(self, job_id: int) -> int:
+        """How many ranks of the job, the only one, are connected to their nodes' agents, which tell them of maps."""
+        connected = set()
+        for pid in self.pids("rank", job_id):
+            with contextlib.suppress(OSError):
+                sockets = Path(f"/proc/{pid}/net/unix").read_text().splitlines()
+                lines = [line.split() for line in sockets if line.endswith("/job.sock")]
+                connected |= {line[6] for line in lines if line[5] == "03"}
+        return len(connected)
 
     def _is(self, site: str, words: list[str], name: str) -> bool:
         if site == "rank":

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 from cosched.linux.peers import peer_credentials
 from node_agent.guard.budget import Budget
+from node_agent.guard.client import GuardGone
 from node_agent.service.complaints import Complaints
 from node_agent.service.entrance import Entrance, Place, Rules, room_for_descriptors
 from node_agent.service.unix_socket import bound_for_all
@@ -47,7 +48,7 @@ class Lookup(Protocol):
         """By its cgroup alone."""
 
     async def attempt_of(self, pid: int) -> Key | None:
-        """By whatever tells."""
+        """By whatever tells. Raises :class:`GuardGone`."""
 
 
 class Offer(NamedTuple):
@@ -140,7 +141,10 @@ class JobChannel:
             pass  # it has gone
 
     async def _caller(self, pid: int, uid: int) -> Key:
-        key = await self._lookup.attempt_of(pid)
+        try:
+            key = await self._lookup.attempt_of(pid)
+        except GuardGone as error:  # the rank comes again
+            raise Refused(f"whose rank it is cannot be said: {error}") from None
         if key is None:
             raise Refused("the caller is not part of a job")
         owner = self._owner(key)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cosched.linux.cgroups import read_pids_below
 from node_agent.guard import requests
-from node_agent.guard.client import GuardGone, GuardRefused
+from node_agent.guard.client import GuardRefused
 from node_agent.service.guard import Guard
 
 _JOB = re.compile(r"job-(\d+)\.(\d+)")
@@ -28,7 +28,7 @@ class JobLookup:
         self._asked, self._grouped = -1, False
 
     async def attempt_of(self, pid: int) -> tuple[int, int] | None:
-        """Job and attempt of a process, or None for one that is in none."""
+        """Job and attempt of a process, or None for one that is in none. Raises :class:`GuardGone`."""
         by_cgroup = self.by_cgroup(pid)
         if by_cgroup is not None:
             return by_cgroup
@@ -36,7 +36,7 @@ class JobLookup:
             if await self._has_groups() and os.access(self._proc / "1" / "cgroup", os.R_OK):
                 return None
             answer = await self._guard.ask(requests.Whose(pid))
-        except (GuardGone, GuardRefused):
+        except GuardRefused:
             return None
         return int(answer["job"]), int(answer["attempt"])
 

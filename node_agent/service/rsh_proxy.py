@@ -31,6 +31,7 @@ from cosched.wire.hostfile import peer_named
 from cosched.wire.messages import Peer
 from cosched.wire.stream import MAX_PIECE, Kind, frame
 from node_agent.core.attempt import Attempt
+from node_agent.guard.client import GuardGone
 from node_agent.service.commands import Commands, Wanted, fail, relayed
 from node_agent.service.complaints import Complaints
 from node_agent.service.entrance import Entrance, Place, Rules, room_for_descriptors, short_of_descriptors
@@ -147,8 +148,12 @@ class RshProxy:
     async def _from_here(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: Place) -> None:
         job_id, number, uid = await self._caller(writer.get_extra_info("socket"))
         attempt = self._groups.core.get(job_id, number)
-        if attempt is not None and attempt.prepare is not None and uid != self._groups.environment.uid(attempt):
-            raise NotAllowed(f"user {uid} is not the one whose job {attempt.key} is")
+        if attempt is not None and attempt.prepare is not None:
+            owner = self._groups.environment.uid(attempt)
+            if owner is None:  # this agent has just begun
+                raise Away(f"the guard of {self._config.name} has not said yet whose job {attempt.key} is")
+            if uid != owner:
+                raise NotAllowed(f"user {uid} is not the one whose job {attempt.key} is")
         async with asyncio.timeout(_PATIENCE_S):
             host, wanted = await _request(reader)
         place.finished()
@@ -166,9 +171,15 @@ class RshProxy:
             await self._pass_on(peer, call, reader, writer)
 
     async def _caller(self, connection: socket.socket) -> tuple[int, int, int]:
-        """The job and attempt that a process on this node belongs to, and its user. Raises :class:`NotAllowed`."""
+        """The job and attempt that a process on this node belongs to, and its user.
+
+        Raises :class:`NotAllowed`, and :class:`Away` where the guard has to say it and does not answer.
+        """
         pid, uid, _ = peer_credentials(connection)
-        found = await self._job_lookup.attempt_of(pid)
+        try:
+            found = await self._job_lookup.attempt_of(pid)
+        except GuardGone as error:
+            raise Away(f"the guard of {self._config.name} is not there: {error}") from None
         if found is None:
             raise NotAllowed("the caller is not part of a job: cosched-rsh works inside jobs only")
         return *found, uid

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from kit.agents import Cluster, Node, Scheduler, until
 from kit.clocks import Clock
+from kit.processes import standing_still
 
 from cosched.wire import messages as wire
 from cosched.wire.stream import Kind
@@ -155,6 +156,47 @@ async def test_a_command_that_ends_while_its_agent_is_away_is_told_to_its_caller
         b.start_agent()
         await scheduler.next("a", wire.ProgramEnded)
         assert await job.out() == "before\nafter\n6\n"
+
+
+_PROBE = """
+import os, socket, sys, time
+request = b'{"host": "b", "command": "true", "id": "%s", "stdout": 0, "stderr": 0, "again": true}' % (b"0" * 32)
+while True:
+    with socket.socket(socket.AF_UNIX) as agent:
+        try:
+            agent.connect(os.environ["COSCHED_AGENT_SOCKET"])
+        except OSError:
+            continue
+        agent.sendall(b"\\1" + len(request).to_bytes(4, "big") + request)
+        answer = agent.recv(1000)
+    with open(sys.argv[1], "a") as told:
+        print(answer[0], answer[5:].decode() if answer[0] in (8, 14) else "", file=told)
+    if answer[0] != 14:
+        break
+    time.sleep(0.05)
+"""
+
+
+async def test_call_at_a_new_agent_that_has_not_heard_its_guard_yet_is_told_to_come_again(
+    cluster: Cluster, pair: tuple[Node, Node]
+) -> None:
+    """Whose job it is, the guard says: before that a user cannot be refused, for the call would end for good."""
+    a, b = pair
+    probe, told = cluster.base / "probe.py", cluster.base / "told"
+    probe.write_text(_PROBE)
+    async with cluster.scheduler() as scheduler:
+        job = Job(cluster, scheduler, a, b)
+        await job.prepare()
+        await job.start(f"until [ -e {cluster.base}/go ]; do sleep 0.02; done; /usr/bin/python3 -I {probe} {told}")
+        assert a.guard is not None
+        with standing_still([a.guard.pid]):
+            restart(scheduler, a)
+            (cluster.base / "go").touch()
+            await until(lambda: told.exists() and len(told.read_text().splitlines()) > 1, "some answers")
+            first, *_ = told.read_text().splitlines()
+            assert first == f"{int(Kind.AWAY)} the guard of a has not said yet whose job 5.1 is"
+        assert (await scheduler.next("a", wire.ProgramEnded)).exit == wire.Exit(0)
+        assert told.read_text().splitlines()[-1].startswith(f"{int(Kind.ATTACHED)} ")
 
 
 async def test_a_guard_that_is_killed_loses_no_stream(cluster: Cluster, pair: tuple[Node, Node]) -> None:

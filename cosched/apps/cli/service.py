@@ -24,6 +24,8 @@ _ENDS: Final = {
     JobState.LAUNCH_FAILED: 126,
     JobState.CANCELLED: 130,
 }
+#: From so many days ahead a weekday's name is ambiguous.
+_WEEK: Final = 7
 
 
 def service(command: Command) -> Command:
@@ -111,15 +113,19 @@ def local(time: str | None) -> str:
 
 
 def clock(time: str | None) -> str:
-    """A moment in a list: the clock alone where it is today, else with the date; local time."""
+    """A moment in a list, local time: the clock alone where it is today, with the weekday within the next six days, the
+    date alone where it is later, both where it is past. One that is to come has 10 characters at most.
+    """
     if not time:
         return ""
     try:
         moment = datetime.fromisoformat(time).astimezone()
     except (ValueError, OverflowError):
         return time
-    today = moment.date() == datetime.now(UTC).astimezone().date()
-    return moment.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M")
+    days = (moment.date() - datetime.now(UTC).astimezone().date()).days
+    if days < 0:
+        return moment.strftime("%Y-%m-%d %H:%M")
+    return moment.strftime("%H:%M:%S" if not days else "%a %H:%M" if days < _WEEK else "%Y-%m-%d")
 
 
 def ago(time: str | None) -> str:

@@ -353,13 +353,20 @@ def test_queue_hold_release_cancel_explain(call: Call, submit: Submit) -> None:
     assert f"job {first} is cancelled: it cannot be cancelled any more" in late.err
 
 
-def test_a_moment_in_a_list_has_its_date_unless_that_is_today() -> None:
+def test_moment_in_a_list_has_its_date_unless_that_is_today() -> None:
     now = datetime.now().astimezone()
     told = clock(now.isoformat())
     assert told == f"{now:%H:%M:%S}" or datetime.now().astimezone().date() > now.date()  # since midnight
-    tomorrow = now + timedelta(days=1)
-    assert clock(tomorrow.isoformat()) == f"{tomorrow:%Y-%m-%d %H:%M}"
+    past = now - timedelta(days=2)
+    assert clock(past.isoformat()) == f"{past:%Y-%m-%d %H:%M}"
     assert clock(None) == ""
+
+
+@pytest.mark.parametrize(("days", "form"), [(2, "%a %H:%M"), (6, "%a %H:%M"), (8, "%Y-%m-%d"), (400, "%Y-%m-%d")])
+def test_moment_to_come_in_a_list_has_ten_characters_at_most(days: int, form: str) -> None:
+    moment = datetime.now().astimezone() + timedelta(days=days)
+    assert clock(moment.isoformat()) == moment.strftime(form)
+    assert len(clock(moment.isoformat())) <= 10
 
 
 def test_one_job_that_refuses_does_not_keep_others_from_being_cancelled(call: Call, submit: Submit) -> None:

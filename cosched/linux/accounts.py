@@ -49,7 +49,7 @@ def accounts(
 
 
 def unseen() -> Found:
-    """Of a user of whom the user database has not told anything yet."""
+    """What is known of a user whose look-up has not been answered."""
     return -1, -1, "", "cannot be looked up: the user database, or another user's home, does not answer"
 
 

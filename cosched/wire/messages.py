@@ -360,7 +360,7 @@ class OutputChunk(Message, frozen=True):
     error: str = ""
 
 
-#: No user's: the uid and gid of a user who could not be looked up on a node.
+#: The uid and gid of a user whose look-up on a node was not answered; no account has this number.
 NO_UID: Final = 2**32 - 1
 
 

@@ -34,7 +34,8 @@ class UserSurvey:
         self._children = children
         self._loop = loop
         self._running = False
-        self._late: dict[int, dict[str, Found]] = {}  # by child, whom it has not looked up in time, as far as it knows
+        #: By child: users whose look-up timed out, with what it has found so far.
+        self._late: dict[int, dict[str, Found]] = {}
 
     def answer(self, request: Accounts, answer: Answer) -> None:
         """Answer {users}, or the refusal."""

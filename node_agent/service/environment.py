@@ -11,9 +11,9 @@ from cosched.wire.messages import Prepare
 from node_agent.core.attempt import Attempt, Key, key_name
 from node_agent.service.files import NodeFiles
 
-#: A path in a command line, up to its last name.
-_DIRECTORY: Final = r"/[^\s\"'=:,;]*/"
-_PROGRAM: Final = re.compile(rf"{_DIRECTORY}(cosched-(?:rsh|rank|pvmd))(?![\w.-])")
+#: What ends a path in a command line.
+_DELIMITER: Final = re.compile(r"([\s\"'=:,;]+)")
+_PROGRAM: Final = re.compile(r"/(cosched-(?:rsh|rank|pvmd))(?![\w.-])")
 
 
 class Environment:
@@ -70,8 +70,20 @@ class Environment:
         """A command line of another node's launcher, with this node's paths of our programs and of the node files.
 
         Launchers pass on those of the node that they run on (Open MPI 4 the remote shell, which its daemons look for).
+        Linear in the command's length: a job's user chooses the command, and the agent's loop waits.
         """
-        here = self._files.path(*key)
-        files = rf"{_DIRECTORY}jobs/{re.escape(key_name(*key))}/(nodes(?:\.mpich|\.pvm)?)(?![\w.-])"
-        command = _PROGRAM.sub(lambda found: str(Path(self._rsh).with_name(found[1])), command)
-        return re.sub(files, lambda found: str(here.with_name(found[1])), command)
+        node_file = re.compile(rf"/jobs/{re.escape(key_name(*key))}/(nodes(?:\.mpich|\.pvm)?)(?![\w.-])")
+        places = ((_PROGRAM, Path(self._rsh).parent), (node_file, self._files.path(*key).parent))
+        words = _DELIMITER.split(command)
+        for pattern, directory in places:
+            words = [_moved(word, pattern, directory) for word in words]
+        return "".join(words)
+
+
+def _moved(word: str, pattern: re.Pattern[str], directory: Path) -> str:
+    """A word in which the path up to the last name that the pattern finds is that name in ``directory``."""
+    found = [*pattern.finditer(word)]
+    first = word.find("/")
+    if not found or found[-1].start() == first:
+        return word
+    return f"{word[:first]}{directory / found[-1][1]}{word[found[-1].end() :]}"

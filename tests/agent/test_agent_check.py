@@ -134,7 +134,7 @@ def test_a_source_that_is_left_out_is_not_looked_at(cluster: Cluster, monkeypatc
         ("nobody", "rw,gid=29,hidepid=invisible", "warn", "; gid=29, and SupplementaryGroups="),
     ],
 )
-def test_hidden_processes_are_told_to_an_agent_of_its_own_account(
+def test_check_warns_agent_account_of_hidepid(
     cluster: Cluster, account: str, options: str, level: str, words: str
 ) -> None:
     settings = load_node(cluster.node("a", start=False, security=f'agent_user = "{account}"').config)

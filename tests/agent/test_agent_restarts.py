@@ -177,7 +177,7 @@ while True:
 """
 
 
-async def test_call_at_a_new_agent_that_has_not_heard_its_guard_yet_is_told_to_come_again(
+async def test_remote_command_is_retried_until_restarted_agent_has_heard_its_guard(
     cluster: Cluster, pair: tuple[Node, Node]
 ) -> None:
     """Whose job it is, the guard says: before that a user cannot be refused, for the call would end for good."""

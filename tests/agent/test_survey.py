@@ -86,7 +86,7 @@ def test_survey_that_hangs_is_given_up_and_another_one_meanwhile_is_refused(monk
     assert answers[2]["users"]["root"][:2] == [0, 0]
 
 
-async def test_users_who_could_not_be_looked_up_are_told_in_a_message_that_schedulers_read() -> None:
+async def test_failed_user_lookup_is_encoded_as_uid_that_schedulers_decode() -> None:
     """Their uid was -1, which no scheduler reads: each question to a slow guard ended the node's link."""
 
     class Gone:

@@ -79,7 +79,7 @@ def test_opening_that_is_enough_is_the_one_that_is_named() -> None:
     assert [drive.why(job).partition("opens ")[2] for job in (1, 2, 3)] == ["100 s", "200 s", "300 s"]
 
 
-def test_jobs_without_a_place_on_empty_nodes_are_told_until_nodes_change() -> None:
+def test_infeasible_jobs_reason_is_cached_until_nodes_change() -> None:
     drive = Drive("fcfs", nodes={"n1": (2, 100), "n2": (2, 100)})
     for job_id, procs in ((1, 1), (2, 4), (3, 2), (4, 4)):
         drive.submit(job_id, procs=procs, estimate_s=60, memory=10)

@@ -153,7 +153,7 @@ def order_number(epoch: int) -> int:
         (41, "running", order_number(7), "another", 40, False),  # whose scheduler gives orders only by a take-over
     ],
 )
-def test_hello_with_a_job_of_an_earlier_start_that_the_journal_never_had_is_refused(
+def test_hello_reporting_job_unknown_to_the_journal_is_rejected(
     job_id: int, state: str, last_order: int, cluster_id: str, last_job_id: int | None, refused: bool
 ) -> None:
     report = wire.GroupReport(job_id, 1, state, last_order)

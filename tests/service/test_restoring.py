@@ -281,7 +281,7 @@ def test_older_copy_put_back_by_hand_is_refused(older: Path, tmp_path: Path) -> 
             copy_beside(path, beside / "journal.db", marked(lock.fileno()))
 
 
-def test_restored_copy_starts_and_numbers_jobs_above_those_of_the_journal_before(older: Path, tmp_path: Path) -> None:
+def test_restored_journal_never_reuses_a_job_number(older: Path, tmp_path: Path) -> None:
     path = tmp_path / "state" / "journal.db"
     after = next_number(path)
     restore(path, older)
@@ -307,7 +307,7 @@ def test_restore_cut_short_before_its_mark_is_refused_and_can_be_done_again(
     Journal(path).close()
 
 
-def test_fresh_journal_begins_where_another_was_removed_and_an_empty_one_is_refused(tmp_path: Path) -> None:
+def test_new_journal_starts_after_removal_and_an_empty_copy_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     service = Driven(path)
     empty = tmp_path / "empty.db"
@@ -317,6 +317,15 @@ def test_fresh_journal_begins_where_another_was_removed_and_an_empty_one_is_refu
         if not left.name.endswith(".lock"):
             left.unlink()
     shutil.copy(empty, path)  # as when all of it was in a log that was lost
+    with pytest.raises(JournalRefused, match="an older copy"):
+        Journal(path)
+    path.unlink()
+    orphan = tmp_path / "journal.db-wal"
+    orphan.write_bytes(b"x" * 100)
+    with pytest.raises(JournalRefused, match="it is gone"):
+        Journal(path)
+    orphan.unlink()
+    shutil.copy(empty, path)
     with pytest.raises(JournalRefused, match="an older copy"):
         Journal(path)
     path.unlink()

@@ -105,7 +105,7 @@ def contract_reason(node: str) -> Panel:
     """Why each desk's contract leaves so much to parallel work, over time."""
     return Panel(
         title="Why the contract leaves so much",
-        description="armed: the ceiling holds, as for a desk that is used; relaxed: nobody is there, and there is "
+        description="armed: the ceiling holds, as for a desk that is used; relaxed: no user is present, and there is "
         "none; not_relaxed: it is about to be lifted; paused: by the owner's word; scheduler_silent, "
         "agent_silent, no_guard: one of them was not heard, and the ceiling holds if a guard is there; "
         "asleep: the machine is suspended; closed: outside of the owner's hours.",

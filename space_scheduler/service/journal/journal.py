@@ -33,6 +33,7 @@ from space_scheduler.service.journal.schema import (
     JournalUnwritable,
     Lock,
     Mark,
+    check_never_was,
     check_not_older,
     checksum,
     connect,
@@ -56,6 +57,7 @@ class Journal:
         self._lock = Lock(path)
         try:
             if not path.exists():
+                check_never_was(path)  # refused, the mark of what was here stays
                 self._lock.clear_mark()
                 create(path)
             self._db = connect(path, write=True)

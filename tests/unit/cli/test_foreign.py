@@ -80,7 +80,7 @@ def test_idioms_of_other_batch_systems_get_one_line_with_our_own(
     assert TYPED[typed] in ended.err
 
 
-def test_switch_in_a_scripts_line_is_told_like_one_of_the_command(cosched: Call, tmp_path: Path) -> None:
+def test_foreign_switch_in_directive_gets_the_command_lines_hint(cosched: Call, tmp_path: Path) -> None:
     (tmp_path / "job.sh").write_text("#!/bin/sh\n#COSCHED -t 5\n")
     assert "job.sh:2: -t: an option of another batch system; expected --time, with" in cosched("submit", "job.sh").err
 

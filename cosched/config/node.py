@@ -122,13 +122,14 @@ class PresenceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class OutputSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is kept of jobs' output here: ``limit`` of each stream of a job, ``total`` of all, ``keep`` at most so long.
 
-    Below ``least_free`` on the disk of ``paths.state`` no new work is taken.
+    Below ``least_free`` bytes or ``least_free_files`` inodes on the disk of ``paths.state`` no new work is taken.
     """
 
     limit: str = "1GiB"
     total: str = "10GiB"
     keep: str = "30d"
     least_free: str = "64MiB"
+    least_free_files: int = 1000
 
     @property
     def limit_bytes(self) -> int:
@@ -257,6 +258,8 @@ def _problems(config: NodeConfig) -> Iterator[tuple[str, object, str]]:
     if launch.network and not is_network(launch.network):
         yield "launch.network", launch.network, "a network, such as 10.0.0.0/24"
     yield from _unfit_paths(config)
+    if not 0 <= config.output.least_free_files <= MOST_MEMORY_BYTES:
+        yield "output.least_free_files", config.output.least_free_files, "a number of inodes, 0 or more"
     if config.security.min_uid < 0:
         yield "security.min_uid", config.security.min_uid, "a user's number"
     if not 0 <= config.weights.io <= _NORMAL_WEIGHT:

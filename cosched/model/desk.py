@@ -90,6 +90,7 @@ class DeskReport(msgspec.Struct, frozen=True, omit_defaults=True):
     ``pauses``: how often parallel work was paused since the guard started. ``pressure``, ``wakeups``: None where they
     cannot be had, or are not wanted. ``wakeable``: with the last report before a sleep; None: it is not to be woken.
     ``opens_s``: it is paused for the hour alone, by its owner's hours, which begin again in so many seconds.
+    ``disk``: why no new work can be written there; empty where it can.
     """
 
     reason: ContractReason
@@ -99,3 +100,4 @@ class DeskReport(msgspec.Struct, frozen=True, omit_defaults=True):
     wakeups: Wakeups | None = None
     wakeable: Wakeable | None = None
     opens_s: Seconds | None = None
+    disk: str = ""

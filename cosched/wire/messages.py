@@ -202,6 +202,8 @@ UserName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 #: What the reason of a node begins with that is drained because its guard does not answer.
 NO_GUARD: Final = "guard: "
+#: The same of one whose disk has no room for new work.
+NO_ROOM: Final = "disk: "
 #: The same of one whose certificate has expired.
 EXPIRED: Final = "certificate: "
 

@@ -80,7 +80,7 @@ class Agent:
         identity = self._identity = Path(config.paths.identity)
         spool = Spool(state / "spool", config.output.limit_bytes)
         files = NodeFiles(run, config.name)
-        self.disk = Disk(state, config.output, self.core.attempts, records, spool)
+        self.disk = Disk(config, self.core.attempts, records, spool)
         self.groups = Groups(
             config,
             self.core,
@@ -102,7 +102,7 @@ class Agent:
             lambda key, number: self.groups.hand_in(happened.RanksAdapted(key, number)),
             lambda key, more: self.groups.hand_in(happened.RanksAsked(key, more)),
         )
-        self.desk = Desk(config, self.groups.guard, self.job_lookup, self.core.lease)
+        self.desk = Desk(config, self.groups.guard, self.job_lookup, self.core.lease, self.disk.problem)
         self.groups.on_guard.append(self.desk.again)
         self.groups.on_desk = self.desk.decided
         self.groups.on_keys = self.desk.sources.terminals_used

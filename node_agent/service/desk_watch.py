@@ -53,8 +53,16 @@ def now_us() -> int:
 class Desk:
     """Presence and load of this node."""
 
-    def __init__(self, config: NodeConfig, guard: Guard, job_lookup: JobLookup, lease: Lease) -> None:
-        """``lease`` says when the scheduler was heard."""
+    def __init__(
+        self,
+        config: NodeConfig,
+        guard: Guard,
+        job_lookup: JobLookup,
+        lease: Lease,
+        disk_problem: Callable[[], str] = str,
+    ) -> None:
+        """``lease`` says when the scheduler was heard, ``disk_problem`` why the disk takes no new work."""
+        self._disk_problem = disk_problem
         self._config = config
         self._period_s = min(config.presence.poll_s, _LONGEST_LOOK_S)
         self._guard = guard
@@ -159,6 +167,7 @@ class Desk:
             self._wakeups,
             self._wakeable() if self.asleep else None,
             None if self._opens_us is None else max(0, self._opens_us - now_us()) / _US_PER_S,
+            self._disk_problem(),
         )
 
     def _wakeable(self) -> Wakeable | None:

@@ -1,52 +1,58 @@
 """What this agent keeps on disk, within its bounds: output cut and swept, records written when there is room again.
 
-On a full disk no new work is taken (a launch is refused, saying so); what runs goes on, its end is told from memory,
-and its record is written when that is possible.
+On a full disk no new work is taken (the desk's report says so, and a launch is refused); what runs goes on, its end is
+told from memory, and its record is written when that is possible.
 """
 
 import asyncio
 import logging
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final
 
-from cosched.config.node import OutputSettings
+from cosched.config.node import NodeConfig
 from node_agent.core.attempt import Attempt
+from node_agent.policy.room import Least, Space, shortage
 from node_agent.service.attempts import AttemptFiles
 from node_agent.service.spool import Spool
 
 _log = logging.getLogger("cosched.agent")
 _LOOK_S: Final = 0.25
 _SWEEP_EVERY: Final = 240  # looks
+#: For a job's node files and sockets, or where jobs put files of their own.
+_SMALL: Final = Least(1 << 20, 64)
+#: Of all processes, where jobs have none of their own.
+_SHARED: Final = ("/tmp", "/dev/shm")
 
 
 class Disk:
-    """Looks at the disk of ``state`` and at the spool."""
+    """Looks at the disks that a launch needs and at the spool."""
 
-    def __init__(
-        self, state: Path, settings: OutputSettings, attempts: Iterable[Attempt], records: AttemptFiles, spool: Spool
-    ) -> None:
+    def __init__(self, config: NodeConfig, attempts: Iterable[Attempt], records: AttemptFiles, spool: Spool) -> None:
         """``attempts`` are all that are known, whenever they are iterated."""
-        self._state = state
-        self._settings = settings
+        self._settings = settings = config.output
+        self._places = {config.paths.state: Least(settings.least_free_bytes, settings.least_free_files)}
+        self._places[config.paths.run] = _SMALL
+        if not config.security.private_tmp:
+            self._places |= dict.fromkeys(_SHARED, _SMALL)
+        self._short: set[str] = set()  # of these, at the last look
         self._attempts = attempts
         self._records = records
         self._spool = spool
 
     def problem(self) -> str:
         """Why no new work can be taken, in words; empty where it can."""
+        return next(filter(None, map(self._shortage, self._places)), self._records.problem)
+
+    def _shortage(self, path: str) -> str:
         try:
-            found = os.statvfs(self._state)
+            found = os.statvfs(path)
         except OSError as error:
-            return f"the disk of {self._state}: {error.strerror}"
-        free_bytes = found.f_bavail * found.f_frsize
-        if free_bytes < self._settings.least_free_bytes:
-            return (
-                f"the disk of {self._state} is full: {free_bytes >> 20} MiB are free, "
-                f"new work needs {self._settings.least_free_bytes >> 20} (output.least_free)"
-            )
-        return self._records.problem
+            return f"the disk of {path}: {error.strerror}"
+        space = Space(found.f_bavail * found.f_frsize, found.f_files, found.f_favail, bool(found.f_flag & os.ST_RDONLY))
+        problem = shortage(path, space, self._places[path], was_short=path in self._short)
+        (self._short.add if problem else self._short.discard)(path)
+        return problem
 
     async def keep(self) -> None:
         """For ever."""

@@ -133,6 +133,7 @@ async def test_on_a_full_disk_nothing_new_is_taken_and_what_runs_ends_as_it_woul
             refused = await scheduler.next("a", wire.Refused)
             assert (refused.order.job_id, refused.code) == (6, "failed")
             assert f"the disk of {node.state} is full: 0 MiB are free, new work needs 1" in refused.message
+            await until(lambda: scheduler.reports["a"].disk.endswith("make room there"), "the report of the full disk")
             assert (await scheduler.output("a", 5)).startswith(b"first\n")
 
             go.touch()
@@ -143,6 +144,7 @@ async def test_on_a_full_disk_nothing_new_is_taken_and_what_runs_ends_as_it_woul
 
             os.truncate(filler, 0)
             await until(lambda: "records can be written again" in node.log.read_text(), "the records to be written")
+            await until(lambda: not scheduler.reports["a"].disk, "the report of room")
             record = node.state / "records/5.1.group"
             await until(lambda: json.loads(record.read_text())["ending"] == "killed", "the guard's record of its end")
             node.stop_agent()

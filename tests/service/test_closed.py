@@ -19,6 +19,7 @@ from cosched.wire.api import Explanation, NodeList, SetAsideList
 from space_scheduler.machine import events as ev
 from space_scheduler.service.launch.inputs import Heard, InJournal
 from space_scheduler.service.launch.nodes import ASLEEP
+from space_scheduler.service.launch.owners import drained_by_node
 
 HOURS = "it is outside of the hours in which parallel work may run at this desk (18:00-08:00)"
 FRIDAY_NOON = datetime(2026, 11, 27, 12, 0, 0, tzinfo=UTC).astimezone()
@@ -31,10 +32,12 @@ def there() -> Rules:
     return rules
 
 
-def says(rules: Rules, paused: str = "", opens_s: float | None = None, *, asleep: bool = False) -> list[ev.Event]:
+def says(
+    rules: Rules, paused: str = "", opens_s: float | None = None, *, asleep: bool = False, disk: str = ""
+) -> list[ev.Event]:
     """What the core is told after the messages of a second."""
     reason = ContractReason.ASLEEP if asleep else ContractReason.PAUSED if paused else ContractReason.RELAXED
-    report = wire.DeskReported(DeskReport(reason, opens_s=opens_s))
+    report = wire.DeskReported(DeskReport(reason, opens_s=opens_s, disk=disk))
     beat = wire.Heartbeat(Usage(), Presence.AWAY, paused=paused)
     return journalled(rules, [effect for each in (report, beat) for effect in rules.feed(Heard("n1", each))])
 
@@ -60,6 +63,15 @@ def test_hours_close_a_node_until_they_begin_and_the_core_is_told_when() -> None
     assert says(rules, HOURS, 8 * 3600.0 - 3) == [ev.NodeDrained("n1", opens(8), (8 * 3600 + 7) * 1_000_000)]
     assert says(rules) == [ev.NodeResumed("n1")]
     assert entry.state(busy=False) == "up"
+
+
+def test_node_without_room_on_its_disk_is_drained_until_it_has_room_again() -> None:
+    rules = there()
+    full = "the disk of /var/lib/cosched is full: 0 MiB are free, new work needs 64: make room there"
+    assert says(rules, disk=full) == [ev.NodeDrained("n1", f"disk: {full}")]
+    assert drained_by_node(rules.core.book.entry("n1"))
+    assert says(rules, disk=full) == says(rules, WHY, disk=full) == []
+    assert says(rules) == [ev.NodeResumed("n1")]
 
 
 def test_pause_outside_of_hours_is_a_pause_and_its_end_closes_again() -> None:

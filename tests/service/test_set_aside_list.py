@@ -78,6 +78,7 @@ def test_job_with_which_the_pass_fails_is_told_with_the_error_and_what_brings_it
         (ASLEEP, "machine", "the machine is awake"),
         (f"{wire.NO_GUARD}it does not answer", "guard", "its guard answers"),
         (f"{STALLED}/srv does not answer", "file system", "the file system answers"),
+        (f"{wire.NO_ROOM}the disk of /var/lib/cosched is full", "disk", "there is room on it again"),
         (f"{wire.EXPIRED}it has expired", "certificate", "'cosched node renew n1'"),
     ],
 )

@@ -22,7 +22,7 @@ from cosched.errors import BadInput, Failed
 from cosched.identity.names import WARN_DAYS
 from cosched.model.node import Presence
 from cosched.wire.api import ClusterDoc, NodeDoc
-from cosched.wire.messages import EXPIRED, NO_GUARD
+from cosched.wire.messages import EXPIRED, NO_GUARD, NO_ROOM
 
 _CLUSTER: Final = Path("/etc/cosched/cluster.yaml")
 _MOST_USERS: Final = 50
@@ -164,6 +164,9 @@ def _nodes(nodes: list[NodeDoc]) -> Iterator[Check]:
         elif node.reason.startswith(NO_GUARD):
             advice = f"on {node.name}: is cosched-guard running, what is in its log? It works again by itself"
             yield Check(f"node {node.name}", "fail", f"{node.state}: {node.reason}", advice)
+        elif node.reason.startswith(NO_ROOM):
+            advice = f"on {node.name}: mend that; jobs start there again by themselves"
+            yield Check(f"node {node.name}", "warn", f"{node.state}: {node.reason}", advice)
         elif node.state in ("draining", "drained") and not node.reason.startswith(EXPIRED):
             found = node.state + (f": {node.reason}" if node.reason else "")
             yield Check(f"node {node.name}", "warn", found, f"cosched node resume {node.name}, when it may work again")

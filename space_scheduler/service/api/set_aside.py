@@ -13,7 +13,7 @@ import msgspec
 from cosched.config.cluster import ClusterConfig
 from cosched.model.job import JobState
 from cosched.wire.api import SetAsideDoc
-from cosched.wire.messages import EXPIRED, NO_GUARD
+from cosched.wire.messages import EXPIRED, NO_GUARD, NO_ROOM
 from space_scheduler.machine.aside import AGAIN
 from space_scheduler.reasons import Why
 from space_scheduler.service.access.callers import Caller
@@ -90,6 +90,7 @@ _OUT: Final = {
     ASLEEP: _Out("machine", "the machine is awake"),
     NO_GUARD: _Out("guard", "its guard answers"),
     STALLED: _Out("file system", "the file system answers"),
+    NO_ROOM: _Out("disk", "there is room on it again"),
     EXPIRED: _Out("certificate", "'cosched node renew {name}'"),
 }
 _BY_SCHEDULER: Final = _Out("scheduler", "'cosched node resume {name}', when its fault is mended")

@@ -2,11 +2,12 @@
 
 A node whose owner has paused parallel work is drained until the owner resumes it, and so is one whose guard does not
 answer until it does and nothing is left there of jobs that have ended here meanwhile, one on which a file system that
-is not one user's own does not answer (:mod:`~.stalls`), and one whose certificate has expired until it shows another.
+is not one user's own does not answer (:mod:`~.stalls`), one whose disk has no room for new work until it has, and
+one whose certificate has expired until it shows another.
 One that is outside of its owner's hours is drained until they begin; the core is told when that is, for promises.
 The core knows it as a drain whose reason begins with :data:`PAUSED`, :data:`CLOSED`, :data:`ASLEEP`, :data:`NO_GUARD`,
-:data:`STALLED` or :data:`EXPIRED`, so what the journal has is enough after a restart. An operator's drain is never
-undone here, and an operator cannot resume a node against its owner.
+:data:`STALLED`, :data:`NO_ROOM` or :data:`EXPIRED`, so what the journal has is enough after a restart. An operator's
+drain is never undone here, and an operator cannot resume a node against its owner.
 
 A machine that is about to be suspended says so: nothing starts there any more. Its jobs end when it has been silent for
 a lease, as of any node that is not heard: one that wakes before that goes on with them.
@@ -17,7 +18,7 @@ from typing import Final
 
 from cosched.model.node import Owner
 from cosched.model.time import us
-from cosched.wire.messages import EXPIRED, NO_GUARD
+from cosched.wire.messages import EXPIRED, NO_GUARD, NO_ROOM
 from space_scheduler.machine import events as ev
 from space_scheduler.service.launch.nodes import ASLEEP, CLOSED, NodeEntry
 from space_scheduler.service.launch.stalls import STALLED, why_aside
@@ -135,8 +136,8 @@ def public_reason(reason: str) -> str:
 
 
 def drained_by_node(entry: NodeEntry) -> bool:
-    """Whether its owner's word, its guard's silence, a file system, its sleep or its certificate keeps a node out."""
-    return entry.drained and entry.reason.startswith((PAUSED, CLOSED, ASLEEP, NO_GUARD, STALLED, EXPIRED))
+    """Whether its owner's word, its guard, a file system, its disk, its sleep or its certificate keeps a node out."""
+    return entry.drained and entry.reason.startswith((PAUSED, CLOSED, ASLEEP, NO_GUARD, STALLED, NO_ROOM, EXPIRED))
 
 
 def _closed(entry: NodeEntry) -> str:
@@ -158,9 +159,15 @@ def _kept_out(entry: NodeEntry) -> str:
         return _closed(entry) or PAUSED + entry.beat.paused
     if entry.beat.guard:
         return NO_GUARD + entry.beat.guard
+    if entry.report is not None and entry.report.disk:
+        return NO_ROOM + entry.report.disk
+    return _kept_out_here(entry)
+
+
+def _kept_out_here(entry: NodeEntry) -> str:
+    """The same by what this scheduler concludes from its word and its certificate."""
     if why := why_aside(entry.stalls.values()):
         return STALLED + why
     if entry.expired:
         return f"{EXPIRED}expired on {entry.expired}"
-    waits = entry.stale and drained_by_node(entry)
-    return entry.reason if waits else ""
+    return entry.reason if entry.stale and drained_by_node(entry) else ""

@@ -58,6 +58,7 @@ def test_a_desk_that_is_nobodys_needs_no_source(tmp_path: Path) -> None:
         ("total = 10", "output.total: found 10"),
         ('keep = "forever"', "output.keep"),
         ('least_free = "5%"', "output.least_free"),
+        ("least_free_files = -1", "output.least_free_files"),
         ('most = "1GiB"', "output.most: unknown key"),
     ],
 )

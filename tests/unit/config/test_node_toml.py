@@ -48,7 +48,7 @@ WHOLE: dict[str, Any] = LEAST | {
     "contract": {"cpu_ratio": 1.0, "memory_ratio": 0.25, "mpl": 2},
     "weights": {"io": 10, "network_priority": 2},
     "parallel": False,
-    "output": {"limit": "2GiB", "total": "3GiB", "keep": "1d", "least_free": "1MiB"},
+    "output": {"limit": "2GiB", "total": "3GiB", "keep": "1d", "least_free": "1MiB", "least_free_files": 7},
     "monitoring": {"wakeups": False},
 }
 

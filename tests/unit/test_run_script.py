@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kit.needs import need_mounts
 from kit.waiting import BOUND_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -220,6 +221,24 @@ def test_unsupported_machine(checkout: Checkout, system: str, machine: str, mess
     answer = checkout.run("test")
     assert answer.returncode == 1
     assert message in answer.stderr
+
+
+@pytest.mark.parametrize("made", [False, True], ids=["not made", "made before"])
+def test_checkout_on_noexec_mount_is_refused_with_remedy(checkout: Checkout, made: bool) -> None:
+    need_mounts()
+    (checkout.bin / "findmnt").symlink_to(str(shutil.which("findmnt")))
+    checkout.put_pretender(12)
+    if made:
+        assert checkout.run("test").returncode == 0
+    hardened = 'mount --bind "$1" "$1" && mount -o remount,bind,noexec "$1" && exec env PATH="$2" sh "$1/run" demo'
+    answer = subprocess.run(
+        ["unshare", "-m", "sh", "-c", hardened, "sh", checkout.root, checkout.bin],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 1
+    assert answer.stderr.startswith(f"run: {checkout.root} is on a file system mounted noexec: nothing of ")
+    assert "\nClone into a directory where programs may be executed" in answer.stderr
+    assert made == (checkout.root / ".venv").exists()
 
 
 # --- Which interpreter ------------------------------------------------------------------------------------------------

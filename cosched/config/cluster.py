@@ -9,7 +9,7 @@ import msgspec
 
 from cosched.config.between import read_between
 from cosched.config.convert import convert
-from cosched.config.hosts import MAX_NODE_NAME, is_host, is_network
+from cosched.config.hosts import MAX_NODE_NAME, check_spellings, is_host, is_network
 from cosched.config.load import plain
 from cosched.config.units import duration_us, size_bytes
 from cosched.errors import BadInput
@@ -189,6 +189,7 @@ def cluster_config(raw: object, path: str) -> ClusterConfig:
     duration_us(config.coscheduling.slot, f"{path}: coscheduling.slot")
     for key, found, expected in _problems(config):
         raise BadInput(f"{path}: {key}", found, expected)
+    check_spellings(config.nodes, f"{path}: nodes")
     config.components.between(config.name)
     return config
 

@@ -35,9 +35,13 @@ def pvm_hosts(peers: Sequence[Peer], here: str, host_name: str) -> str:
 
 
 def peer_named(host: str, peers: Sequence[Peer]) -> Peer | None:
-    """The peer that a launcher means by ``host``: its name, its address, or its name without the domain."""
+    """The peer that a launcher means by ``host``: its name, its address, or its name without the domain.
+
+    Names are compared as DNS does: without case, and without the dot at the end of a whole one.
+    """
+    host = host.removesuffix(".").lower()
     for peer in peers:
-        if host in (peer.name, peer.address) or (host == "localhost" and len(peers) == 1):
+        if host in (peer.name.lower(), peer.address.lower()) or (host == "localhost" and len(peers) == 1):
             return peer
-    short = [peer for peer in peers if peer.name.partition(".")[0] == host.partition(".")[0]]
+    short = [peer for peer in peers if peer.name.lower().partition(".")[0] == host.partition(".")[0]]
     return short[0] if len(short) == 1 and not host.replace(".", "").isdecimal() else None

@@ -131,6 +131,7 @@ async def test_what_is_no_node_and_no_certificate(files: Cluster) -> None:
             "serial numbers in hexadecimal"
             in (await service.post("/v1/nodes/n1/remove", {"serials": ["../x"]}, 400))["message"]
         )
+        assert "'N1' beside 'n1'" in (await service.post("/v1/nodes/N1/admit", status=400))["message"]
         assert "node name" in (await service.post("/v1/nodes/a%20b/admit", status=400))["message"]
         assert (await service.get("/v1/nodes"))["nodes"][0]["name"] == "n1"
 

@@ -120,7 +120,7 @@ def test_the_node_file_has_addresses_and_a_job_on_one_node_localhost() -> None:
 
 
 def test_a_host_is_known_by_its_name_address_or_short_name() -> None:
-    for host in ("desk2.lab.example", "10.0.0.2", "desk2"):
+    for host in ("desk2.lab.example", "10.0.0.2", "desk2", "Desk2", "DESK2.lab.example."):
         assert peer_named(host, [A, B]) == B
     assert peer_named("localhost", [A]) == A
 

@@ -12,7 +12,7 @@ from cosched.apps.cli.values import absolute_path, one_of, toml_table, whole_num
 from cosched.client.client import Client
 from cosched.client.find import connect
 from cosched.config.cluster import load_cluster
-from cosched.config.hosts import MAX_CLUSTER_NAME, is_cluster
+from cosched.config.hosts import MAX_CLUSTER_NAME, check_spellings, is_cluster
 from cosched.config.node import load_node
 from cosched.config.units import memory_text, size_bytes
 from cosched.errors import BadInput
@@ -130,6 +130,7 @@ def add_command(
 
     places = _places(hosts)
     config = load_cluster(directory / "scheduler" / "cluster.yaml")
+    check_spellings([*config.nodes, *nodes_of(directory), *places], "HOST")
     authority = directory / "authority"
     wanted = enrolment.Wanted(
         cluster=config.name if cluster_name is None else _cluster(cluster_name),
@@ -313,8 +314,15 @@ def _known_places(directory: Path, hosts: tuple[str, ...]) -> dict[str, str]:
     }
 
 
+def nodes_of(directory: Path) -> list[str]:
+    """The names of the nodes that the cluster's directory has settings of."""
+    return [path.parent.name for path in sorted((directory / "nodes").glob("*/node.toml"))]
+
+
 def known_address(directory: Path, name: str) -> str:
-    """Where a node is, as far as the cluster's directory knows."""
+    """Where a node is, as far as the cluster's directory knows. Raises :class:`BadInput` for another spelling."""
+    if name not in (nodes := nodes_of(directory)):
+        check_spellings([*nodes, name], "node name")
     path = directory / "nodes" / name / "node.toml"
     return load_node(path).launch.address if path.exists() else name
 

@@ -9,10 +9,11 @@ from typing import Final
 
 import click
 
+from cosched.apps.cli.enrol import nodes_of
 from cosched.apps.cli.service import echo_json, json_option
 from cosched.apps.cli.values import whole_number
 from cosched.config.cluster import load_cluster
-from cosched.config.hosts import is_host
+from cosched.config.hosts import check_spellings, is_host
 from cosched.config.node import load_node
 from cosched.config.templates import cluster_yaml, node_toml
 from cosched.config.units import size_bytes
@@ -101,6 +102,7 @@ def _places(nodes: tuple[str, ...]) -> dict[str, str]:
         if name in places:
             raise BadInput("--node", f"{name!r} is named twice", "each name once")
         places[name] = address or name
+    check_spellings(places, "--node")
     return places
 
 
@@ -166,6 +168,7 @@ def _added(
     for target in [directory / "nodes" / name for name in places]:
         if target.exists():
             raise BadInput(str(target), "is there already", "a new name: nothing is written over")
+    check_spellings([*config.nodes, *nodes_of(directory), *places], "--node")
     url = f"wss://{_host(scheduler)}:{port}/v1/agent" if scheduler else ""
     if places and not url:
         known = sorted((directory / "nodes").glob("*/node.toml"))

@@ -12,6 +12,7 @@ import msgspec
 from aiohttp import web
 
 from cosched.config.cluster import ClusterConfig
+from cosched.config.hosts import check_spellings
 from cosched.errors import BadInput, nearest
 from cosched.identity.names import CA_PEM, checked_name
 from cosched.linux.users import NO_ACCOUNT
@@ -68,6 +69,7 @@ class Administration:
         """A node may join."""
         caller = self._callers.operator(request, "nodes are admitted and removed")
         name = checked_name("node", request.match_info["name"])
+        check_spellings([*self._members.nodes, name], "node name")
         self._members.admit(name)
         self._link.book.admit(name)
         self._log.info("node admitted", node=name, by=caller.user)

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from cosched.config.hosts import check_spellings
 from cosched.model.allocation import Allocation
 from cosched.model.contract import SocialContract, offered
 from cosched.model.desk import Availability, ContractReason, DeskReport, Wakeable
@@ -163,8 +164,10 @@ class NodeBook:
     """All nodes by name, in the allow-list's order."""
 
     def __init__(self, names: Iterable[str], now_s: Callable[[], float]) -> None:
+        """Raises :class:`cosched.errors.BadInput` for two spellings of a host."""
         self.now_s = now_s
         names = list(names)
+        check_spellings(names, "nodes (of cluster.yaml, and admitted)")
         self.allowed = set(names)
         self._entries = {name: NodeEntry(name) for name in names}
 

@@ -18,6 +18,7 @@ import pytest
 from kit.agents import free_port, remove_groups
 
 from cosched.apps.enrol import services
+from cosched.apps.enrol.ssh import remote_command
 from cosched.errors import BadInput
 from cosched.identity import authority
 from cosched.identity.requests import new_request, requested_key
@@ -321,3 +322,25 @@ def test_a_stale_note_of_a_process_stops_nobody(tmp_path: Path) -> None:
             assert innocent.poll() is None
         finally:
             innocent.send_signal(signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("installed", "runs"), [("venv", "the environment's"), ("alone", "the path's"), ("", "the path's")]
+)
+def test_steps_run_with_the_python_beside_the_hosts_command(tmp_path: Path, installed: str, runs: str) -> None:
+    """Installation makes an environment and links its command into the path; no ``python3`` of the path has cosched."""
+    path, environment = tmp_path / "path", tmp_path / "venv/bin"
+    for directory, says in ((path, "the path's"), (environment, "the environment's")):
+        directory.mkdir(parents=True)
+        (directory / "python3").write_text(f'#!/bin/sh\necho "{says} $*"\n')
+        (directory / "python3").chmod(0o755)
+    if installed:
+        command = (environment if installed == "venv" else tmp_path) / "cosched"
+        command.write_text("#!/bin/sh\n")
+        command.chmod(0o755)
+        (path / "cosched").symlink_to(command)
+    ended = subprocess.run(
+        ["sh", "-c", remote_command("", "lay out")], env={"PATH": f"{path}:/usr/bin:/bin"}, cwd=environment,
+        capture_output=True, text=True, timeout=BOUND_S, check=True,
+    )  # fmt: skip
+    assert ended.stdout == f"{runs} -m cosched.apps.enrol.remote lay out\n"

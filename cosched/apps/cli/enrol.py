@@ -49,7 +49,10 @@ def _ssh(command: Command) -> Command:
             click.option("--sudo", is_flag=True, help="Become root there by sudo."),
             click.option("--ask-sudo-password", is_flag=True, help="With a password, asked for here."),
             click.option(
-                "--python", metavar="PATH", default="python3", show_default=True, help="There, with cosched installed."
+                "--python",
+                metavar="PATH",
+                default="",
+                help="There, with cosched installed [that of its command cosched, else python3].",
             ),
             click.option(
                 "--parallel",

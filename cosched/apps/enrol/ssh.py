@@ -28,7 +28,10 @@ logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it has to say i
 
 
 class Access(NamedTuple):
-    """How hosts are reached: ``python`` is the interpreter there that has cosched; ``keys`` beside the ssh agent's."""
+    """How hosts are reached; ``keys`` beside the ssh agent's.
+
+    ``python`` is the interpreter there that has cosched; "": that beside the host's command ``cosched``, else python3.
+    """
 
     user: str = "root"
     port: int = 22
@@ -36,7 +39,7 @@ class Access(NamedTuple):
     known_hosts: Path | None = None
     sudo: bool = False
     sudo_password: str = ""
-    python: str = "python3"
+    python: str = ""
 
 
 class StepFailed(Failed):
@@ -51,6 +54,17 @@ class _Strict(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
             "'ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub' says at the machine itself, then add it by connecting "
             f"once with ssh, or by 'ssh-keyscan' (known hosts: --known-hosts); here it is called {hostname}"
         )
+
+
+def remote_command(python: str, step: str) -> str:
+    """The shell's line that takes a step on a host. An environment's command is a link, its interpreter beside it."""
+    if python:
+        return shlex.join([python, "-m", "cosched.apps.enrol.remote", step])
+    found = (
+        'at=$(command -v cosched) && at=$(dirname "$(readlink -f "$at")")/python3; [ -x "$at" ] || at=python3; '
+        'exec "$at" -m cosched.apps.enrol.remote "$1"'
+    )
+    return shlex.join(["sh", "-c", found, "sh", step])
 
 
 def fingerprint(key: paramiko.PKey) -> str:
@@ -118,7 +132,7 @@ class Host:
     def step(self, name: str, /, **request: Any) -> dict[str, Any]:
         """Have the host take a step as root; its answer. Raises :class:`StepFailed`, :class:`Failed`."""
         access = self._access
-        command = f"{shlex.quote(access.python)} -m cosched.apps.enrol.remote {shlex.quote(name)}"
+        command = remote_command(access.python, name)
         given = msgspec.json.encode(request) + b"\n"
         if access.sudo:
             command = f"sudo -S -p '' -- {command}" if access.sudo_password else f"sudo -n -- {command}"
@@ -135,7 +149,8 @@ class Host:
     def _no_answer(self, status: int, said: bytes) -> str:
         access = self._access
         words = " ".join(said.decode(errors="replace").split())[-400:]
-        advice = f"is cosched installed there, for {access.python} (--python)?"
+        python = access.python or "the Python of its command 'cosched', else python3"
+        advice = f"is cosched installed there, for {python} (--python)?"
         if "sudo" in words or "password" in words:
             advice = "may this user become root by sudo (--ask-sudo-password, or NOPASSWD)?"
         return f"{self.address}: no answer (status {status}: {words or 'nothing was said'}); {advice}"

@@ -79,7 +79,10 @@ def prepare(root: Path) -> None:
 
 
 class SystemdHosts:
-    """Hosts by name, at 10.88.0.11 and up, until :meth:`close`. ``directory`` must not be on an overlay itself."""
+    """Hosts by name, at 10.88.0.11 and up, until :meth:`close`. ``directory`` must not be on an overlay itself.
+
+    Hosts without a kernel of their own that an earlier run left in ``directory`` are gone on with.
+    """
 
     def __init__(self, directory: Path, base: Path, names: Sequence[str], kernels: Sequence[str] = ()) -> None:
         """``kernels`` are those of the names whose hosts have a kernel of their own."""
@@ -102,9 +105,10 @@ class SystemdHosts:
 
     def _keys(self) -> None:
         self.key = self.directory / "id_ed25519"
-        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.key)
         self.known_hosts = self.directory / "known_hosts"
-        self.known_hosts.touch()
+        if not self.key.exists():
+            run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.key)
+            self.known_hosts.touch()
 
     def _network(self) -> None:
         self._space(self.bridge)
@@ -145,11 +149,13 @@ class SystemdHosts:
 
     def _root(self, name: str) -> None:
         for each in ("upper", "work", "root"):
-            (self.directory / name / each).mkdir(parents=True)
+            (self.directory / name / each).mkdir(parents=True, exist_ok=True)
         layers = f"lowerdir={self._base},upperdir={self.written(name)},workdir={self.directory / name / 'work'}"
         run("mount", "-t", "overlay", "overlay", "-o", layers, self.root(name))
         self._mounts.append(self.root(name))
         etc = self.root(name) / "etc"
+        if (etc / "hostname").exists():  # a host that is gone on with
+            return
         lines = [f"{address} {each}" for each, address in self.addresses.items()]
         (etc / "hosts").write_text("\n".join(["127.0.0.1 localhost", *lines, ""]), encoding="ascii")
         (etc / "hostname").write_text(f"{name}\n", encoding="ascii")

@@ -1,28 +1,16 @@
 """docs/guide/tutorial.md, command by command: each is run as it stands there, and prints what stands there."""
 
-import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from kit.guides import typed
 
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIAL = ROOT / "docs/guide/tutorial.md"
 _PATIENCE_S = 300
-
-
-def commands(text: str) -> list[tuple[str, list[str]]]:
-    """The commands of a page's console blocks, each with the lines that it prints."""
-    found: list[tuple[str, list[str]]] = []
-    for block in re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        for line in block.splitlines():
-            if line.startswith("$ "):
-                found.append((line[2:], []))
-            else:
-                found[-1][1].append(line)
-    return found
 
 
 def words(lines: list[str]) -> list[str]:
@@ -45,22 +33,21 @@ def clone(at: Path) -> Path:
 @pytest.mark.slow
 def test_every_command_of_the_tutorial_prints_what_the_tutorial_says(tmp_path: Path) -> None:
     place, here = clone(tmp_path / "clone"), tmp_path / "here"
-    told = commands(TUTORIAL.read_text())
+    told = list(typed("tutorial", TUTORIAL.read_text()))
     assert len(told) > 10
     here.write_text(str(place))
-    for command, printed in told:
+    for line in told:
+        command = line.command
         ended = subprocess.run(
             ["bash", "-o", "pipefail", "-c", f"{command}\nstatus=$?; pwd >{shlex.quote(str(here))}; exit $status"],
             cwd=here.read_text().strip(), capture_output=True, text=True, timeout=_PATIENCE_S, check=False,
         )  # fmt: skip
         assert ended.returncode == 0, f"{command}\n{ended.stderr}"
-        assert words(ended.stdout.splitlines()) == words(printed), command
+        assert words(ended.stdout.splitlines()) == words([*line.printed]), command
     assert {plot.stem for plot in place.rglob("*.png") if "compared" in plot.parts} == {
         "slowdown", "queue", "utilization", "gantt-easy", "gantt-small_first_SmallFirst",
     }  # fmt: skip
 
 
-def test_commands_are_told_from_what_they_print() -> None:
-    page = "```console\n$ cd a\n$ ls\nb\n\n c   d\n```\n\n```python\n$ x\n```\n"
-    assert commands(page) == [("cd a", []), ("ls", ["b", "", " c   d"])]
+def test_space_and_empty_lines_only_lay_out() -> None:
     assert words(["b", "", " c   d"]) == ["b", "c d"]

@@ -138,6 +138,12 @@ def expiry_of(connection: ssl.SSLObject | ssl.SSLSocket) -> float | None:
     return ssl.cert_time_to_seconds(shown["notAfter"]) if "notAfter" in shown else None
 
 
+def since_of(connection: ssl.SSLObject | ssl.SSLSocket) -> float | None:
+    """From when on it is valid, in seconds since 1970, by the clock of its authority; None where it showed none."""
+    shown: dict[str, Any] = connection.getpeercert() or {}
+    return ssl.cert_time_to_seconds(shown["notBefore"]) if "notBefore" in shown else None
+
+
 def expect(connection: ssl.SSLObject | ssl.SSLSocket, kind: Kind, name: str | None = None) -> Peer:
     """The other side, if it is of that kind (and name). Raises :class:`BadInput`."""
     peer = peer_of(connection)

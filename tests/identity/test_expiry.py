@@ -56,6 +56,7 @@ async def with_job(service: Running, job_id: int) -> AsyncIterator[Agent]:
 
 
 async def test_jobs_go_on_beyond_the_end_and_a_renewed_certificate_ends_it(files: Cluster) -> None:
+    issue(files.identity, "node", "n1", files.path / "node-n1", now=datetime.now(UTC) - 2 * LIFE)  # older than the next
     async with running(files) as service:
         async with service.agent("n1") as agent:
             await service.until(lambda: bool(service.service.book.entry("n1").size), "up")

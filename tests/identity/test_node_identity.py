@@ -32,9 +32,19 @@ def office(tmp_path: Path) -> Path:
     return tmp_path / "office"
 
 
+def settings(etc: Path, name: str = "desk1") -> Path:
+    """A directory with a node's settings, as 'node render' makes it."""
+    etc.mkdir(exist_ok=True)
+    (etc / "node.toml").write_text(
+        f'name = "{name}"\ncluster = "office"\nprocs = 1\nmemory_bytes = 1073741824\n'
+        '[scheduler]\nurl = "wss://head:7420/v1/agent"\n[launch]\naddress = "desk"\n'
+    )
+    return etc
+
+
 def enrolled(office: Path, etc: Path, *again: str) -> str:
     """The three steps joined by standard input and output; what the authority was sent."""
-    asked = node("request", "desk1", "--etc", etc, *again)
+    asked = node("request", "desk1", "--etc", settings(etc), *again)
     assert asked.returncode == 0, asked.stderr
     signed = node("sign", "desk1", "--cluster", office, "--address", "192.0.2.11", given=asked.stdout)
     assert signed.returncode == 0, signed.stderr
@@ -81,7 +91,7 @@ def test_a_certificate_of_another_key_changes_nothing(office: Path, tmp_path: Pa
     enrolled(office, etc)
     before = {path.name: path.read_bytes() for path in (etc / "identity").iterdir()}
     assert node("request", "desk1", "--etc", etc, "--again").returncode == 0
-    foreign = node("request", "desk2", "--etc", other).stdout
+    foreign = node("request", "desk2", "--etc", settings(other, "desk2")).stdout
     signed = node("sign", "desk2", "--cluster", office, given=foreign).stdout
     for wrong in (signed, "{}", json.dumps(json.loads(signed) | {"more": 1}), "", "hello"):
         refused = node("accept", "--etc", etc, "--account", OTHER, given=wrong)
@@ -90,9 +100,19 @@ def test_a_certificate_of_another_key_changes_nothing(office: Path, tmp_path: Pa
     assert {path.name: path.read_bytes() for path in (etc / "identity").iterdir()} == before
 
 
+@pytest.mark.parametrize(("settings_of", "words"), [("", "--etc"), ("desk2", "this is node desk2")])
+def test_request_beside_no_settings_of_that_node_leaves_no_key(tmp_path: Path, settings_of: str, words: str) -> None:
+    """As where the scheduler's host is a node too, whose settings lie elsewhere, and --etc was forgotten."""
+    etc = settings(tmp_path / "etc", settings_of) if settings_of else tmp_path
+    before = sorted(etc.iterdir())
+    refused = node("request", "desk1", "--etc", etc)
+    assert (refused.returncode, refused.stdout, words in refused.stderr) == (2, "", True)
+    assert sorted(etc.iterdir()) == before
+
+
 @pytest.mark.slow
 def test_what_was_never_asked_for_is_not_accepted(office: Path, tmp_path: Path) -> None:
-    request = node("request", "desk1", "--etc", tmp_path / "one").stdout
+    request = node("request", "desk1", "--etc", settings(tmp_path / "one")).stdout
     signed = node("sign", "desk1", "--cluster", office, given=request).stdout
     refused = node("accept", "--etc", tmp_path / "two", "--account", OTHER, given=signed)
     assert (refused.returncode, "node request" in refused.stderr) == (2, True)

@@ -11,11 +11,13 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
+from identity.test_members import turned_away
 from kit.agents import DEADLINE_S, until
 from kit.agents import Cluster as Nodes
 from kit.command import called
-from kit.service import ME, Cluster, Running, running
+from kit.service import ME, Agent, Cluster, Running, running
 
+from cosched.errors import BadInput, NeedsRepair
 from cosched.identity.authority import serials_of
 from cosched.wire import messages as wire
 from space_scheduler.service.access.members import Members
@@ -123,6 +125,48 @@ async def test_a_nodes_certificate_is_revoked_and_the_node_stays(files: Cluster)
         shutil.rmtree(files.path / "node-n1")
         async with service.agent("n1"):
             await service.until(lambda: service.service.book.entry("n1").connected, "back with another key")
+
+
+async def test_newer_certificate_of_a_node_revokes_the_one_before(files: Cluster) -> None:
+    async with running(files) as service, service.agent("n2") as other, service.dial("node", "n1") as old_desk:
+        agent = Agent(old_desk, "n1", answers=False)
+        await agent.say(agent.hello())
+        await agent.heard(wire.Welcome)
+        (files.path / "node-n1").rename(files.path / "old-disk")
+        async with service.agent("n1"):  # laid out anew while the old one is still connected
+            old, _ = serials_of(files.identity, "node", "n1")
+            assert (await other.heard(wire.Revoked)).serials == (old,)
+            async with asyncio.timeout(DEADLINE_S):
+                await old_desk.wait_closed()
+        agent.close()
+    (files.path / "node-n1").rename(files.path / "new-disk")
+    (files.path / "old-disk").rename(files.path / "node-n1")
+    async with running(files) as service:
+        assert "was revoked" in (await turned_away(service, "n1")).reason
+        listed = (await service.get("/v1/certificates"))["certificates"]
+        assert [each["serial"] for each in listed if each["revoked"]] == [old]
+        (files.path / "node-n1").rename(files.path / "old-disk")
+        (files.path / "new-disk").rename(files.path / "node-n1")
+        async with service.agent("n1") as agent:
+            assert agent.heard_already(wire.Welcome)[0].revoked == (old,)
+
+
+def test_node_certificate_older_than_the_newest_shown_is_refused(tmp_path: Path) -> None:
+    members = Members(tmp_path / "members.json", ["n1", "n2"])
+    assert not members.shown("n1", "b2", 20.0)
+    assert not members.shown("n2", "c3", 5.0), "each node has its own"
+    again = Members(tmp_path / "members.json", ["n1", "n2"])
+    with pytest.raises(BadInput, match=r"older than b2, .* identity revoke node n1 --serial b2"):
+        again.shown("n1", "a1", 10.0)  # never shown before, so on no list
+    assert not again.shown("n1", "b2", 20.0)
+    assert again.revoked == ()
+    assert again.shown("n1", "d4", 30.0)
+    assert again.revoked == ("b2",)
+    again.revoke("node", "n1", ["d4"])  # as the remedy says: it was made by a clock that was ahead
+    assert not again.shown("n1", "e5", 15.0)
+    (tmp_path / "newest.json").write_text("{")
+    with pytest.raises(NeedsRepair, match=r"newest\.json"):
+        Members(tmp_path / "members.json", [])
 
 
 def test_agents_are_not_told_of_users_and_older_software_refuses_them_too(tmp_path: Path) -> None:

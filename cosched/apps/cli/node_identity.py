@@ -11,6 +11,7 @@ from cosched.apps.cli.enrol import known_address
 from cosched.apps.cli.service import echo_json, json_option, service
 from cosched.apps.cli.values import absolute_path
 from cosched.client.find import connect
+from cosched.config.node import load_node
 from cosched.config.units import size_bytes
 from cosched.errors import BadInput, Failed
 from cosched.identity.names import checked_name
@@ -33,6 +34,13 @@ def request_command(name: str, etc: str, again: bool) -> None:
     from cosched.apps.enrol import identity  # noqa: PLC0415 (X.509 is slow to import)
 
     layout = Layout(etc=absolute_path("--etc", etc))
+    settings = Path(layout.etc) / "node.toml"
+    if not settings.exists():
+        raise BadInput(
+            str(settings), "no such file", f"settings of {name} ('cosched node render'); or --etc, where they are"
+        )
+    if (named := load_node(settings).name) != name:
+        raise BadInput(str(settings), f"this is node {named}", f"node {name}")
     there = Path(layout.identity) / "node.pem"
     if there.exists() and not again:
         raise BadInput(str(there), "this host has an identity already", "--again")

@@ -6,11 +6,15 @@ removed node's certificates are revoked by their serial number, so that the name
 
 Certificates of nodes that stay, of users and of schedulers are revoked by ``cosched identity revoke``. They are kept in
 the same list, whose owner then has its kind in front: software that does not know of them refuses them as well.
+
+Of a node's certificates the newest that it has shown counts: it revokes the one shown before, whose key is still on the
+disk of a desk that was laid out anew. ``newest.json`` keeps which that is, so that an older one that was never shown
+here is refused, too. It is a file of its own, for older software reads no other field in ``members.json``.
 """
 
 import re
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final, TypeVar, get_args
 
 import msgspec
 
@@ -21,6 +25,7 @@ from cosched.identity.names import Kind
 #: A certificate's serial number in hexadecimal, as :func:`cosched.identity.tls.serial_of` gives it.
 _SERIAL: Final = re.compile(r"[0-9a-f]{1,40}")
 _MOST_SERIALS: Final = 1000
+Document = TypeVar("Document")
 
 
 def checked_serials(serials: list[str], where: str) -> list[str]:
@@ -39,21 +44,22 @@ class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     revoked: dict[str, str] = {}  # serial -> whose: a node's name, or kind and name
 
 
+class _Newest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    serial: str
+    since_s: float
+
+
 class Members:
-    """Nodes that may join, and certificates that count no more. Kept in ``state/members.json``."""
+    """Nodes that may join, and certificates that count no more. Kept in ``state/members.json`` and ``newest.json``."""
 
     def __init__(self, path: Path, listed: list[str]) -> None:
         """``listed`` are the nodes of the settings. Raises :class:`Failed` for a file that cannot be understood."""
         self._path = path
+        self._newest_path = path.with_name("newest.json")
         self._listed = listed
-        try:
-            self._kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
-        except FileNotFoundError:
-            self._kept = _Kept()
-        except OSError as error:
-            raise Failed(f"{path}: cannot be read: {error.strerror}") from None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise NeedsRepair(f"{path}: not the list of members ({error}); it says who was removed: mend it") from None
+        self._kept = _read(path, _Kept, "the list of members", "who was removed") or _Kept()
+        about = "the list of nodes' newest certificates", "which older ones are refused"
+        self._newest = _read(self._newest_path, dict[str, _Newest], *about) or {}
 
     @property
     def nodes(self) -> list[str]:
@@ -98,14 +104,51 @@ class Members:
         fresh = {serial: f"{kind} {name}" for serial in serials if serial not in kept.revoked}
         self._write(_Kept(kept.admitted, kept.removed, kept.revoked | fresh))
 
+    def shown(self, name: str, serial: str, since_s: float) -> bool:
+        """Note that a node shows a certificate, valid from ``since_s`` (seconds since 1970) on.
+
+        Whether the one that it showed before is revoked by that. Raises :class:`BadInput` for one that is older than
+        that, and :class:`Failed`.
+        """
+        before = self._newest.get(name)
+        if before is not None and before.serial == serial:
+            return False
+        replaced = before if before is not None and not self.is_revoked(before.serial) else None
+        if replaced is not None:
+            if since_s < replaced.since_s:
+                found = f"{serial}, older than {replaced.serial}, which {name} has shown"
+                undone = f"'cosched identity revoke node {name} --serial {replaced.serial}'"
+                raise BadInput("certificate", found, f"that one, or another after {undone}")
+            self.revoke("node", name, [replaced.serial])
+        newest = self._newest | {name: _Newest(serial, since_s)}
+        _write(self._newest_path, newest)
+        self._newest = newest
+        return replaced is not None
+
     def _write(self, kept: _Kept) -> None:
         if kept == self._kept:
             return
-        try:
-            write_durably(self._path, msgspec.json.format(msgspec.json.encode(kept)))
-        except OSError as error:
-            raise Failed(f"{self._path} cannot be written: {error.strerror}; nothing has changed") from None
+        _write(self._path, kept)
         self._kept = kept
+
+
+def _read(path: Path, kind: type[Document], what: str, says: str) -> Document | None:
+    """The document in a file; None where there is none. Raises :class:`Failed`."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Failed(f"{path}: cannot be read: {error.strerror}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise NeedsRepair(f"{path}: not {what} ({error}); it says {says}: mend it") from None
+
+
+def _write(path: Path, document: object) -> None:
+    try:
+        write_durably(path, msgspec.json.format(msgspec.json.encode(document)))
+    except OSError as error:
+        raise Failed(f"{path} cannot be written: {error.strerror}; nothing has changed") from None
 
 
 def _owner(whose: str) -> tuple[Kind, str]:

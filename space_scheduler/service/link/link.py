@@ -15,8 +15,8 @@ from typing import Any, Final
 from aiohttp import WSMsgType, web
 
 from cosched.config.cluster import ClusterConfig
-from cosched.errors import BadInput, nearest
-from cosched.identity.tls import GRACE_S, expiry_of, serial_of
+from cosched.errors import BadInput, Failed, nearest
+from cosched.identity.tls import GRACE_S, expiry_of, serial_of, since_of
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import messages as wire
 from cosched.wire.sequence import OutOfTurn, Turn
@@ -149,6 +149,7 @@ class Link:
         name = self._node_of(request)
         secured = secured_by(request)
         serial = serial_of(secured) if secured is not None else ""
+        since_s = since_of(secured) if secured is not None else None
         socket = web.WebSocketResponse(max_msg_size=wire.MAX_FRAME_BYTES, compress=False, timeout=2.0)
         await socket.prepare(request)
         transport = request.transport
@@ -158,6 +159,7 @@ class Link:
             async with asyncio.timeout(_HELLO_S):
                 hello = await self._hello(socket, name)
                 self._member(name, serial)
+                self._newest(name, serial, since_s)
                 entry = self._welcome(hello, name)
         except _Removed as removed:
             self._refuse(name, "removed", str(removed))
@@ -215,12 +217,26 @@ class Link:
             near = nearest(name, self.book.allowed)
             raise BadInput("hello: node", f"{name!r} is not in this cluster's list of nodes", nearest=near)
 
+    def _newest(self, name: str, serial: str, since_s: float | None) -> None:
+        """Revoke the certificate that the node showed before this one. Raises :class:`BadInput` for an older one."""
+        if self.members is None or since_s is None:
+            return
+        try:
+            replaces = self.members.shown(name, serial, since_s)
+        except Failed as error:  # what runs there goes on; it is tried again at the next connection
+            self.log.warn("certificate not noted", node=name, why=str(error))
+            return
+        if replaces:
+            self.log.info("certificate replaced", node=name, serial=serial)
+            self.tell_revoked()
+
     def _welcome(self, hello: wire.Hello, name: str) -> NodeEntry:
         """The node's entry, free for this agent. Raises :class:`BadInput` where another one is alive."""
         entry = self.book.entry(name)
         if (session := self.sessions.get(name)) is not None:
             silent_s = self.book.now_s() - (entry.heard_s or 0.0)
-            if silent_s <= _DEAD_BEATS * self.beat_s:
+            revoked = self.members is not None and self.members.is_revoked(entry.serial)
+            if silent_s <= _DEAD_BEATS * self.beat_s and not revoked:
                 heard = humanised(int(silent_s * US_PER_S))
                 raise BadInput("hello: node", f"an agent of {name} is connected, heard {heard} ago", "one agent a node")
             self.log.warn("agent replaced", node=name, silent_s=round(silent_s, 3))

@@ -46,6 +46,16 @@ def test_a_certificate_for_a_key_that_stays_where_it_was_made(
     assert len(serials_of(authority, kind, "ada")) == 1
 
 
+def test_users_first_request_makes_the_directory_of_its_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``init`` and the guide of keys have a user type this on an account that may have no ``~/.config``."""
+    place = tmp_path / ".config/cosched"
+    status, request, err = called(capsys, "identity", "request", "--kind", "user", "--into", str(place), "ada")
+    assert (status, err) == (0, "")
+    assert "CERTIFICATE REQUEST" in request
+    assert place.stat().st_mode & 0o777 == 0o700
+    assert (place / "user.key").stat().st_mode & 0o777 == 0o600
+
+
 def test_what_is_no_request_and_no_directory_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,6 +61,8 @@ def create_command(directory: Path, name: str) -> None:
 def request_command(name: str, into: Path, again: bool, kind: str) -> None:
     """Print a request for a certificate of the key in DIR/KIND.key, which is made if it is missing.
 
+    A user's DIR is made too.
+
     \b
     Example: cosched identity request scheduler --into /etc/cosched/identity >scheduler.csr
     """
@@ -70,6 +72,8 @@ def request_command(name: str, into: Path, again: bool, kind: str) -> None:
     from cosched.identity.requests import new_request, request_again, with_grant  # noqa: PLC0415
 
     checked_name(cast(Kind, kind), name)
+    if kind == "user" and not into.exists():  # a scheduler's has an owner and a mode, which its installation says
+        into.mkdir(mode=0o700, parents=True)
     if not into.is_dir():
         raise BadInput("--into", f"no directory {into}", "an existing one")
     _, key = certificate(cast(Kind, kind), into)

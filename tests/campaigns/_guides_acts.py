@@ -267,10 +267,15 @@ _ELSEWHERE: Final = (
         "runbooks", "head", "cosched node renew NAME --cluster DIR", put={"NAME": "desk2", "DIR": "office"},
         bound_s=120,
     ),
-    _of("installation", "desk2", "systemd-analyze security --offline=yes",
-        put={"=yes": "=yes /etc/systemd/system/cosched-agent.service"}, sees=("Overall exposure level",)),
+    _of(
+        "installation", "desk2", "systemd-analyze security --offline=yes",
+        put={"=yes": "=yes /etc/systemd/system/cosched-agent.service"}, sees=("Overall exposure level",),
+    ),
     _of("installation", "desk4", "cosched identity create DIR --name office", "ada", put={"DIR": "authority"}),
-    _of("installation", "desk4", "cosched init --here", "ada", put={"--here": "--here --scheduler head.example small"}),
+    _of(
+        "installation", "desk4", "cosched init --here", "ada",
+        put={"--here": "--here --scheduler head.example --node desk1 small"},
+    ),
 )  # fmt: skip
 
 _RUNBOOKS: Final = (
@@ -336,7 +341,7 @@ _REMOVAL: Final = (
     _set("head", "cosched node remove desk2 --cluster office", bound_s=120),
     _of("installation", "desk2", "rm -r /var/lib/cosched /etc/cosched", put={"rm": "userdel cosched-agent && rm"}),
     _set("head", "sed -i /^desk1/d .ssh/known_hosts"),
-    _set("head", "cosched node remove desk1 --cluster office", bound_s=120, status=1),
+    _set("head", "cosched node remove desk1 --cluster office", bound_s=120, sees=("not tidied",)),
     *(
         _of("installation", "desk1", line)
         for line in (

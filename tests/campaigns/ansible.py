@@ -184,19 +184,19 @@ def caught_up(lab: Lab) -> None:
 def laid_out_anew(lab: Lab) -> None:
     """A desk that was reinstalled gets a new key by site.yml; the scheduler refuses the one of the old disk."""
     before = made_for(lab, "desk2")
-    lab.hosts.at("desk2", "cp -a /etc/cosched/identity /root/old; systemctl disable --now cosched-agent cosched-guard")
+    lab.hosts.at("desk2", "cp -a /etc/cosched/identity ~/old; systemctl disable --now cosched-agent cosched-guard")
     places = "/{etc,var/lib,opt}/cosched /usr/local/bin/cosched /etc/{sysusers.d,systemd/system}/cosched-*"
     lab.hosts.at("desk2", f"rm -r {places}; userdel cosched-agent")
     recap = lab.play("site", "--limit", "desk2")
     need(set(changed(recap)) == {"desk2"}, f"changed: {changed(recap)}")
     need(before <= revoked(lab) and not made_for(lab, "desk2") <= revoked(lab), f"revoked: {revoked(lab)}")
-    identity, change = "/etc/cosched/identity", "chown cosched-agent: /root/old/node.key"
-    swap = f"mv {identity} /root/new; mv /root/old {identity}"
+    identity, change = "/etc/cosched/identity", "chown cosched-agent: ~/old/node.key"
+    swap = f"mv {identity} ~/new; mv ~/old {identity}"
     lab.hosts.at("desk2", f"{change}; systemctl stop cosched-agent; {swap}; systemctl start cosched-agent")
     said = "journalctl --unit=cosched-agent --output=cat | grep -c 'that of node .desk2. was revoked' || true"
     lab.until(lambda: int(lab.hosts.at("desk2", said)), "the agent with the old key is refused")
     need(lab.nodes()["desk2"] != "up", f"{lab.nodes()}")
-    lab.hosts.at("desk2", f"rm -r {identity}; mv /root/new {identity}; systemctl restart cosched-agent")
+    lab.hosts.at("desk2", f"rm -r {identity}; mv ~/new {identity}; systemctl restart cosched-agent")
     lab.until(lambda: lab.nodes()["desk2"] == "up", "desk2 is up with its new key")
     lab.verified(lab.submit("once", lab.tasks(DESKS)), DESKS)
 

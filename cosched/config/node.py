@@ -250,13 +250,7 @@ def _problems(config: NodeConfig) -> Iterator[tuple[str, object, str]]:
             yield key, number, f"at least 1, at most {most}"
     if not config.scheduler.url.startswith("wss://"):
         yield "scheduler.url", config.scheduler.url, "wss://HOST:PORT/v1/agent"
-    launch = config.launch
-    if not launch.address.strip():
-        yield "launch.address", launch.address, "where other agents reach this one"
-    if not 1 <= launch.port <= _LAST_PORT:
-        yield "launch.port", launch.port, f"a port, 1 to {_LAST_PORT}"
-    if launch.network and not is_network(launch.network):
-        yield "launch.network", launch.network, "a network, such as 10.0.0.0/24"
+    yield from _unfit_launch(config.launch)
     yield from _unfit_paths(config)
     if not 0 <= config.output.least_free_files <= MOST_MEMORY_BYTES:
         yield "output.least_free_files", config.output.least_free_files, "a number of inodes, 0 or more"
@@ -266,6 +260,18 @@ def _problems(config: NodeConfig) -> Iterator[tuple[str, object, str]]:
         yield "weights.io", config.weights.io, f"1 to {_NORMAL_WEIGHT}, or 0 for none"
     if not 0 <= config.weights.network_priority < 1 << 31:
         yield "weights.network_priority", config.weights.network_priority, "a priority of packets, or 0 for none"
+
+
+def _unfit_launch(launch: Launch) -> Iterator[tuple[str, object, str]]:
+    if not launch.address.strip():
+        yield "launch.address", launch.address, "where other agents reach this one"
+    if ":" in launch.address:
+        cause = "MPICH and Open MPI read an IPv6 address in a file of hosts as a port or a slot count, PVM knows none"
+        yield "launch.address", launch.address, f"a name or an IPv4 address: {cause}"
+    if not 1 <= launch.port <= _LAST_PORT:
+        yield "launch.port", launch.port, f"a port, 1 to {_LAST_PORT}"
+    if launch.network and not is_network(launch.network):
+        yield "launch.network", launch.network, "a network, such as 10.0.0.0/24"
 
 
 def _unfit_paths(config: NodeConfig) -> Iterator[tuple[str, object, str]]:

@@ -116,8 +116,7 @@ def _scheduler(config: NodeConfig) -> Finding:
 def _port(config: NodeConfig) -> Finding:
     where = f"{config.launch.address} port {config.launch.port}"
     try:
-        family = socket.AF_INET6 if ":" in config.launch.address else socket.AF_INET
-        with socket.socket(family) as probe:
+        with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((config.launch.address, config.launch.port))
     except OSError as error:

@@ -92,3 +92,10 @@ def test_nobody_wants_to_be_told(monkeypatch: pytest.MonkeyPatch, short: Path) -
     notify("READY=1")
     monkeypatch.setenv("NOTIFY_SOCKET", str(short / "gone"))
     notify("READY=1")
+
+
+def test_any_ipv6_address_is_reached_over_ipv4_as_well() -> None:
+    with listen.tcp_socket("::", 0) as listening:
+        for host in ("::1", "127.0.0.1"):
+            with socket.create_connection((host, listening.getsockname()[1])) as connection:
+                assert connection.getpeername()[0] == host

@@ -139,8 +139,8 @@ def _created(
             authority.issue(partial / "authority", "scheduler", SCHEDULER, identity, addresses=[scheduler])
         settings = partial / "scheduler" / "cluster.yaml"
         settings.parent.mkdir(exist_ok=True)
-        listen = cluster_yaml(name, list(places), address="0.0.0.0", port=port, network=network)
-        settings.write_text(listen, encoding="utf-8")
+        listen = "::" if ":" in scheduler else "0.0.0.0"
+        settings.write_text(cluster_yaml(name, list(places), address=listen, port=port, network=network), "utf-8")
         load_cluster(settings)
         _handed_out(partial, name, places, f"wss://{_host(scheduler)}:{port}/v1/agent", network, machine)
         (partial / "authority").chmod(0o700)

@@ -112,6 +112,7 @@ BAD_INIT = {
     ("office", "--scheduler", "head", "--node", "scheduler"): ["'scheduler', which is the scheduler's own"],
     ("office", "--scheduler", "head", "--node", "a", "--node", "a=b"): ["--node: 'a' is named twice"],
     ("office", "--scheduler", "head", "--node", "Desk1", "--node", "desk1"): ["--node: 'desk1' beside 'Desk1'"],
+    ("office", "--scheduler", "head", "--node", "a=fd00::5"): ["launch.address: found 'fd00::5'", "an IPv4 address"],
     ("office", "--scheduler", "head", "--node", "a="): ["--node: 'a='", "NAME=ADDRESS"],
     ("office", "--scheduler", "head", "--node", "a", "--user", "../b"): ["user name: '../b'"],
     ("office", "--scheduler", "head", "--node", "a", "--mem", "12"): ["--mem: '12'", "with its unit"],
@@ -128,6 +129,12 @@ def test_init_refuses(arguments: tuple[str, ...], cosched: Call, tmp_path: Path)
     for part in BAD_INIT[arguments]:
         assert part in ended.err
     assert not list(tmp_path.iterdir())
+
+
+def test_init_for_a_scheduler_at_an_ipv6_address_listens_there(cosched: Call, tmp_path: Path) -> None:
+    assert cosched("init", "office", "--scheduler", "fd00::1", "--node", "a").status == 0
+    assert load_cluster(tmp_path / "office/scheduler/cluster.yaml").listen.address == "::"
+    assert load_node(tmp_path / "office/nodes/a/node.toml").scheduler.url == "wss://[fd00::1]:7420/v1/agent"
 
 
 #: cluster.yaml -> what the message must contain beside the file's name.

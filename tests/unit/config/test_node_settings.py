@@ -46,6 +46,13 @@ def test_a_cluster_that_cannot_be_is_refused_by_its_key(tmp_path: Path, cluster:
         load_node(tmp_path / "node.toml")
 
 
+@pytest.mark.parametrize("address", ["::1", "fd00::5", "[fd00::5]"])
+def test_ipv6_launch_address_is_refused_with_its_cause(tmp_path: Path, address: str) -> None:
+    (tmp_path / "node.toml").write_text(NODE.replace('address = "127.0.0.1"', f'address = "{address}"'))
+    with pytest.raises(BadInput, match=r"launch.address: found .*; expected a name or an IPv4 address: .*MPICH"):
+        load_node(tmp_path / "node.toml")
+
+
 def test_a_desk_that_is_nobodys_needs_no_source(tmp_path: Path) -> None:
     (tmp_path / "node.toml").write_text(NODE + 'preset = "dedicated"\nsources = []\n')
     assert load_node(tmp_path / "node.toml").presence.preset == "dedicated"

@@ -93,7 +93,8 @@ def test_what_an_administrator_looks_for_is_there_and_no_more() -> None:
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=20).map("/".__add__), max_size=3))
 def test_any_text_comes_through(keep: list[str]) -> None:
-    config = node_config(LEAST | {"launch": {"address": "a" + "".join(keep)}, "paths": {"keep": keep}}, "here")
+    address = "a" + "".join(keep).replace(":", "")  # a colon is that of an IPv6 address, which is refused
+    config = node_config(LEAST | {"launch": {"address": address}, "paths": {"keep": keep}}, "here")
     assert node_config(tomllib.loads(node_toml(config)), "here") == config
 
 

@@ -165,13 +165,13 @@ _MORE_DESKS: Final = (
     _set(HERE, "cp $HOSTS/head/root/root/desk3.json $HOSTS/desk3/root/root/"),
     _set("desk3", "cosched node accept desk3.json"),
     _of(
-        "operate", "desk3", "python3 -m node_agent.guard --config /etc/cosched/node.toml",
-        put={"python3": "setsid /opt/cosched/bin/python3", "node.toml": "node.toml >guard.log 2>&1 </dev/null &"},
+        "operate", "desk3", "/opt/cosched/bin/python3 -m node_agent.guard --config /etc/cosched/node.toml",
+        put={"/opt": "setsid /opt", "node.toml": "node.toml >guard.log 2>&1 </dev/null &"},
     ),
     _of(
-        "operate", "desk3", "python3 -m node_agent --config …",
+        "operate", "desk3", "/opt/cosched/bin/python3 -m node_agent --config …",
         put={
-            "python3": "setsid runuser -u cosched-agent -- /opt/cosched/bin/python3",
+            "/opt": "setsid runuser -u cosched-agent -- /opt",
             "…": "/etc/cosched/node.toml >agent.log 2>&1 </dev/null &",
         },
     ),
@@ -221,7 +221,7 @@ _DESK: Final = (
 )  # fmt: skip
 
 _DAY: Final = (
-    _of("operate", "head", "cosched nodes", shown=1),
+    _of("operate", "head", "cosched nodes", "ada", shown=1),
     _of("operate", "head", 'cosched node drain desk1 --reason "new disk"'),
     _set("head", "cosched submit -n 1 --hold long.sh", "ada"),
     _of("operate", "head", "cosched set-aside", shown=2, sees=(r"^job\s+\d+\s+ada\s+held",)),
@@ -233,7 +233,7 @@ _DAY: Final = (
     _of("runbooks", "head", "cosched explain JOB", put={"JOB": "4"}),
     _of("runbooks", "head", "cosched release", put={"release": "release 4"}),
     _of("runbooks", "head", "cosched show JOB", put={"JOB": "4"}),
-    _of("operate", "head", "cosched history"),
+    _of("operate", "head", "cosched history", "ada"),
     _set("head", "cosched cancel 4", "ada"),
 )  # fmt: skip
 
@@ -475,17 +475,13 @@ PARTS: Final[Mapping[str, tuple[Act, ...]]] = {
 LEFT: Final[Mapping[str, tuple[str, ...]]] = {
     "takes the whole of the tests: CI runs them for each commit": ("readme: ./run test", "readme: ./run test --whole"),
     "a campaign of its own, on hosts of its own": ("ansible: ./run campaign ansible",),
-    "takes the public logs of KTH and NASA, which no checkout has, and an hour": (
-        "readme: ./run cosched replicate backfilling",
-    ),
+    "takes the public logs of KTH and NASA, which no checkout has": ("readme: ./run cosched replicate backfilling",),
     "takes control groups of version 2 on a host, and the campaign's hosts have this machine's": (
         "installation: systemctl stop cosched-jobs",
         "runbooks: systemctl stop cosched-jobs",
     ),
-    "takes a desktop session and its bus: tests/agent/guard/test_inhibitors.py runs it": (
-        "desk: cosched desk session",
-    ),
-    "takes a journal of an older format, which no release before this one has written": (
+    "takes a desktop session with its bus, which the campaign's hosts do not have": ("desk: cosched desk session",),
+    "takes a journal of an older format: tests/service/test_kept_journals.py puts such back": (
         "operate: cosched scheduler --restore /var/lib/cosched/scheduler/journal.db.formatN.TIME",
     ),
     "takes Debian's package sysstat, which an installation does not have": ("runbooks: iostat -x 1",),

@@ -37,10 +37,13 @@ def table() -> str:
                 hosts = ", ".join(dict.fromkeys(on for on, _ in where))
                 users = ", ".join(dict.fromkeys(user for _, user in where))
                 rows.append(f"| {page} | `{line.command.replace('|', chr(92) + '|')}` | {hosts} | {users} |")
-    rows += ["", "| not typed | why |", "|---|---|"]
-    for reason, left in LEFT.items():
-        rows += [f"| `{each}` | {reason} |" for each in left]
-    return "\n".join(rows)
+    return "\n".join([*rows, "", left_out()])
+
+
+def left_out() -> str:
+    """What is not typed and why, in Markdown."""
+    rows = [f"| {each.replace(': ', ': `', 1)}` | {reason} |" for reason, left in LEFT.items() for each in left]
+    return "\n".join(["| not typed | why |", "|---|---|", *rows])
 
 
 def main() -> int:
@@ -75,6 +78,7 @@ def _campaign(work: Path, given: argparse.Namespace) -> None:
     done = Counter(done_file.read_text().splitlines()) if done_file.exists() else Counter()
     there = {(line.page, line.command): line for page, file in PAGES.items() for line in lines(page, file.read_text())}
     ground = Ground(work, image(given.image), given.factor)
+    rows = ["| part | lines of the guides | s |", "|---|---|---|"]
     try:
         for part, acts in PARTS.items():
             if given.only and part not in given.only:
@@ -89,9 +93,10 @@ def _campaign(work: Path, given: argparse.Namespace) -> None:
                 typed += bool(act.page)
                 with done_file.open("a") as file:
                     file.write(f"{name}\n")
-            print(f"{part:<20} {typed:>3} lines of the guides  {time.monotonic() - begun_s:7.1f} s", flush=True)
+            rows.append(f"| {part} | {typed} | {time.monotonic() - begun_s:.0f} |")
     finally:
         ground.hosts.close()
+        print("\n".join(rows), flush=True)
 
 
 def _take(ground: Ground, act: Act, line: Line | None, log: Path) -> None:

@@ -13,9 +13,9 @@ _HERE = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 _COMMENT = re.compile(r"\s{2,}#\s.*$")
 #: The first word of what is a command line when it stands in a text between backquotes.
 PROGRAMS = frozenset((
-    "./run", "ansible-playbook", "cat", "chmod", "cosched", "curl", "df", "dmesg", "export", "iostat", "journalctl",
-    "ls", "mkdir", "mount", "ping", "python3", "rm", "runuser", "ssh", "sudo", "systemctl", "systemd-analyze",
-    "systemd-sysusers", "systemd-tmpfiles", "umount", "userdel",
+    "./run", "/opt/cosched/bin/python3", "ansible-playbook", "cat", "chmod", "cosched", "curl", "df", "dmesg",
+    "export", "iostat", "journalctl", "ls", "mkdir", "mount", "ping", "python3", "rm", "runuser", "ssh", "sudo",
+    "systemctl", "systemd-analyze", "systemd-sysusers", "systemd-tmpfiles", "umount", "userdel",
 ))  # fmt: skip
 _PLAYBOOK = re.compile(r"[a-z_]+\.yml\b")
 

@@ -1,7 +1,8 @@
 """The command lines of the guides: each is typed by the campaign ``guides``, or left out with a reason."""
 
-from campaigns._guides_acts import LEFT, PAGES, PARTS, Act
+from campaigns._guides_acts import LEFT, PAGES, PARTS, ROOT, Act
 from campaigns._guides_ground import unseen
+from campaigns.guides import left_out
 from kit.guides import Line, lines, typed
 
 _LINES = {(line.page, line.command): line for page, file in PAGES.items() for line in lines(page, file.read_text())}
@@ -36,6 +37,7 @@ def test_every_act_and_every_left_out_line_is_still_in_its_page() -> None:
 def test_reasons_are_few_and_specific() -> None:
     assert len(_LEFT) <= 12
     assert all(len(reason.split()) >= 7 for reason in LEFT)
+    assert left_out() in (ROOT / "docs/measured/guides.md").read_text()
 
 
 def test_lines_are_typed_by_the_account_and_on_the_host_that_the_prompt_names() -> None:

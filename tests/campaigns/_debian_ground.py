@@ -14,10 +14,46 @@ from campaigns._ansible_lab import ROOT, need
 from campaigns._debian_image import HOSTS, RELEASES, inside
 from campaigns._debian_image import image as made_image
 from campaigns._debian_machines import Emulated, Machine, UserMode, free_port
-from campaigns._systemd_hosts import USER, run
+from campaigns._systemd_hosts import HOME, USER, run
 
 HEAD, DESK = HOSTS
 _WHEELS_S: Final = 1800.0
+_ENDED: Final = ("completed", "failed", "cancelled", "timed out", "launch failed", "node lost")
+#: A job's program: each rank takes part in a sum; with an argument, only once that file is there on rank 0's node.
+_PROGRAM: Final = r"""
+#include <mpi.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    char host[64] = {0}, hosts[64 * 64];
+    int rank, size, number, sum, go = argc < 2;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    gethostname(host, sizeof host - 1);
+    MPI_Gather(host, 64, MPI_CHAR, hosts, 64, MPI_CHAR, 0, MPI_COMM_WORLD);
+    number = rank + 1;
+    MPI_Allreduce(&number, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    while (!go) {
+        if (rank == 0) go = access(argv[1], F_OK) == 0;
+        MPI_Bcast(&go, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        if (!go) usleep(100000);
+    }
+    if (rank == 0) {
+        printf("verified %d %d", size, sum);
+        for (int at = 0; at < size; at++) printf(" %s", hosts + 64 * at);
+        printf("\n");
+    }
+    return MPI_Finalize();
+}
+"""
+#: Job scripts by name: what ends by itself, what waits for a file, and what computes until there is that file.
+_SCRIPTS: Final = {
+    "once": "exec mpirun ./ranks\n",
+    "waits": f"exec mpirun ./ranks {HOME}/go\n",
+    "burns": f"while [ ! -e {HOME}/go ]; do :; done; echo burnt\n",
+    "holds": f"echo held >/dev/shm/kept; while [ ! -e {HOME}/go ]; do sleep 1; done; cat /dev/shm/kept\n",
+}
 
 
 def work_of(cache: Path, release: str, *, user_mode: bool) -> Path:
@@ -47,8 +83,10 @@ class Ground:
         _, python = RELEASES[self.release]
         shutil.rmtree(self.supply, ignore_errors=True)
         self.supply.mkdir(parents=True)
-        made = (ROOT / "lock/wheelhouse.py", self.supply / "wheels", "--python", python, "--extra", "scheduler")
-        run(sys.executable, *made, timeout_s=_WHEELS_S)
+        run("git", "-C", ROOT, "bundle", "create", "-q", self.supply / "cosched.bundle", "HEAD", timeout_s=_WHEELS_S)
+        for name, extra in (("wheels", "scheduler"), ("readme-wheels", "dev")):
+            made = (ROOT / "lock/wheelhouse.py", self.supply / name, "--python", python, "--extra", extra)
+            run(sys.executable, *made, timeout_s=_WHEELS_S)
         run("cp", "--sparse=always", self._image, self.disk, timeout_s=_WHEELS_S)
 
     def laid(self, lines: str) -> str:
@@ -94,3 +132,48 @@ class Ground:
                 said = f" ({error})"
             need(time.monotonic() < end_s, f"not within {base_s * self.factor:g} s: {what}{said}")
             time.sleep(1)
+
+    def programs(self, *names: str) -> None:
+        """Compile the job's program on these machines, for the ordinary user."""
+        for name in names:
+            machine = self.machines[name]
+            machine.at(f"cat >ranks.c <<'END'\n{_PROGRAM}END\nmpicc -O1 -o ranks ranks.c", user=USER, base_s=20)
+            for script, text in _SCRIPTS.items():
+                machine.at(f"cat >{script}.sh <<'END'\n#!/bin/sh\n{text}END", user=USER)
+
+    def submit(self, arguments: str) -> int:
+        """Submit a job; its number."""
+        return int(self.cosched(f"submit {arguments}")["job_id"])
+
+    def job(self, number: int) -> dict[str, Any]:
+        """What the scheduler has of a job."""
+        found: dict[str, Any] = self.cosched(f"show {number}")
+        return found
+
+    def runs(self, number: int) -> None:
+        """Wait until a job runs."""
+        self.until(lambda: self._state(number) == "running", f"job {number} runs")
+
+    def _state(self, number: int) -> str:
+        state = str(self.job(number)["state"])
+        need(state not in _ENDED, f"job {number}: {state}")
+        return state
+
+    def places(self, *names: str) -> list[str]:
+        """The host of each task of a job that has all CPUs of these nodes, sorted."""
+        procs = {node["name"]: int(node["procs"]) for node in self.cosched("nodes")["nodes"]}
+        return sorted(name for name in names for _ in range(procs[name]))
+
+    def output(self, number: int) -> list[str]:
+        """The words of a job that must complete, which is waited for."""
+        self.until(lambda: self.job(number)["state"] in _ENDED, f"job {number} ends")
+        job = self.job(number)
+        need(job["state"] == "completed", f"job {number}: {job['state']}: {job.get('failure') or job.get('reason')}")
+        return self.head.at(f"cosched logs {number}", user=USER).split()
+
+    def verified(self, number: int, places: list[str]) -> None:
+        """Wait for the end of a job of ranks at these places; each must have taken part."""
+        word, size, total, *hosts = self.output(number)
+        tasks = len(places)
+        need((word, size, total) == ("verified", str(tasks), str(tasks * (tasks + 1) // 2)), f"job {number}: {total}")
+        need(sorted(hosts) == places, f"job {number} ran on {hosts}")

@@ -1,4 +1,4 @@
-"""Real Debian machines: the installation guide by hand, on the system of a release.
+"""Real Debian machines: the README's commands and the installation guide by hand, on the system of a release.
 
     ./run campaign debian [--release 12|13] [--list] [--from STEP | --only STEP ...] [--factor N] [--cache DIR]
 
@@ -17,6 +17,7 @@ cpuset, all else as the release has it, and several times faster.
 import argparse
 import contextlib
 import functools
+import json
 import os
 import shutil
 import signal
@@ -29,14 +30,20 @@ from campaigns._ansible_lab import Broken, gone_through, need
 from campaigns._debian_ground import DESK, HEAD, Ground, work_of
 from campaigns._debian_image import RELEASES
 from campaigns._debian_machines import bridged
-from campaigns._systemd_hosts import USER
+from campaigns._systemd_hosts import HOME, USER
 
 #: The commands that are needed, and the package of each.
 _NEEDED: Final = {"mmdebstrap": "mmdebstrap", "mke2fs": "e2fsprogs", "ssh": "openssh-client"}
 _NEEDED_QEMU: Final = {"qemu-system-x86_64": "qemu-system-x86", "qemu-img": "qemu-utils", "setpriv": "util-linux"}
 _NEEDED_USER_MODE: Final = {"linux.uml": "user-mode-linux", "gcc": "gcc", "ip": "iproute2"}
+_CHECKOUT: Final = "/srv/cosched"
+_INDEX: Final = "PIP_NO_INDEX=1 PIP_FIND_LINKS=/mnt/readme-wheels"
 #: Where the node of the scheduler's own host lies.
 _ASIDE: Final = {"etc": "/etc/cosched-node", "state": "/var/lib/cosched-node", "run": "/run/cosched-node"}
+#: Parallel work's control groups, and the share of the CPUs and of the memory that it has while the owner is there.
+_SLICE: Final = "/sys/fs/cgroup/cosched.slice"
+_JOBS: Final = f"{_SLICE}/cosched-jobs.service/jobs"
+_RATIO: Final = 0.5
 
 
 def packages(ground: Ground) -> None:
@@ -48,6 +55,14 @@ def packages(ground: Ground) -> None:
         " --no-index --find-links wheels --require-hashes -r wheels/requirements.txt\n"
         "ln -s /opt/cosched/bin/cosched /usr/local/bin/cosched\n"
         "cosched --version; rm wheels"
+    )
+    need(said.startswith("cosched, version"), said)
+
+
+def environment(ground: Ground) -> None:
+    """``./run`` makes its environment from a fresh clone, from wheels that were made elsewhere."""
+    said = ground.laid(
+        f"git clone -q /mnt/cosched.bundle {_CHECKOUT}; cd {_CHECKOUT}; {_INDEX} ./run cosched --version"
     )
     need(said.startswith("cosched, version"), said)
 
@@ -66,6 +81,15 @@ def booted(ground: Ground) -> None:
     session = head.at("cat /proc/self/cgroup; echo $XDG_RUNTIME_DIR", user=USER).split()
     need(session[0].startswith("0::/user.slice/") and session[1:], f"no login session: {session}")
     print(f"  Linux {kernel}, {systemd}, /run {options}, session {session}", flush=True)
+
+
+def demonstrated(ground: Ground, user: str) -> None:
+    """The README's demonstration, in its short form, in a login session of that user's."""
+    ground.up(HEAD)
+    line = f"cd; rm -rf results; {_CHECKOUT}/run demo --short --json 2>demo.err || {{ tail demo.err >&2; exit 1; }}"
+    said = json.loads(ground.head.at(line, user=user, base_s=120))
+    need(not said["unexpected"], f"{said['unexpected']}")
+    print(f"  {said['tier']}", flush=True)
 
 
 def scheduler(ground: Ground) -> None:
@@ -117,12 +141,101 @@ def node(ground: Ground, name: str) -> None:
     ground.until(lambda: ground.nodes()[name] == "up", f"{name} is up")
 
 
+def one_host(ground: Ground) -> None:
+    """A verified job with a rank on each CPU of the one desk, by an ordinary user."""
+    ground.up(HEAD)
+    ground.programs(HEAD)
+    places = ground.places(HEAD)
+    ground.verified(ground.submit(f"-n {len(places)} --time 30min once.sh"), places)
+
+
+def two_hosts(ground: Ground) -> None:
+    """A verified job whose ranks are on both hosts."""
+    ground.up(HEAD, DESK)
+    ground.programs(DESK)
+    places = ground.places(HEAD, DESK)
+    ground.verified(ground.submit(f"-n {len(places)} --time 30min once.sh"), places)
+
+
+def contract(ground: Ground) -> None:
+    """While a job computes at a desk: what its owner is promised stands in the control groups, read from outside."""
+    ground.up(HEAD)
+    head, number = ground.head, ground.submit("-n 1 --time 2h burns.sh")
+    ground.runs(number)
+    group = f"{_JOBS}/job-{number}.1"
+    look = f"cat {_SLICE}/cpu.idle {_JOBS}/cpu.max {_JOBS}/memory.max; nproc; sed -n 's/^MemTotal: *//p' /proc/meminfo"
+
+    def kept() -> bool:
+        idle, ceiling, memory, cpus, total = head.at(look).splitlines()
+        (told,) = [each for each in json.loads(head.at("cosched nodes --json"))["nodes"] if each["name"] == HEAD]
+        quota, period = ceiling.split()
+        limit = None if quota == "max" else int(quota) / int(period)
+        print(
+            f"  idle {idle}, cpu.max {ceiling}, memory.max {memory} of {total}, told: {told['limited_cpus']}",
+            flush=True,
+        )
+        need(idle == "1", f"{_SLICE}/cpu.idle is {idle}")
+        need(abs(int(memory) / (1024 * int(total.split()[0])) - _RATIO) < 0.02, f"memory.max is {memory} of {total}")
+        return limit == told["limited_cpus"] and (limit is None or limit <= _RATIO * int(cpus))
+
+    ground.until(kept, "the ceiling is the one that is told")
+    socket = f"--socket {_ASIDE['run']}/desk.sock"
+    state = f"sed -n 's/^frozen //p' {_JOBS}/cgroup.events {group}/cgroup.events"
+    head.at(f"cosched desk pause {socket}")
+    ground.until(lambda: "1" in head.at(state).split(), "the job is frozen while the owner pauses it")
+    head.at(f"cosched desk resume {socket}")
+    ground.until(lambda: "1" not in head.at(state).split(), "the job is not frozen any more")
+    head.at(f"touch {HOME}/go")
+    need(ground.output(number) == ["burnt"], "the job printed something else")
+    head.at(f"rm {HOME}/go")
+
+
+def restarted(ground: Ground) -> None:
+    """Each unit is started anew under a job, and systemd reads its units again: the job's processes are the same."""
+    ground.up(HEAD)
+    head, places = ground.head, ground.places(HEAD)
+    number = ground.submit(f"-n {len(places)} --time 2h waits.sh")
+    ground.runs(number)
+    look = f"pgrep -u {USER} -x ranks | sort"
+    ground.until(lambda: len(head.at(look).split()) == len(places), "the ranks run")
+    before = head.at(look)
+    for change in (*(f"restart cosched-{unit}" for unit in ("guard", "agent", "scheduler")), "daemon-reload"):
+        head.at(f"systemctl {change}", base_s=30)
+        ground.until(lambda: ground.job(number)["state"] == "running", f"after {change} the job runs")
+        need(head.at(look) == before, f"after {change}: other processes")
+    head.at(f"touch {HOME}/go")
+    ground.verified(number, places)
+    head.at(f"rm {HOME}/go")
+
+
+def logged_out(ground: Ground) -> None:
+    """The job's user logs in and out while it runs: logind removes that user's IPC (RemoveIPC), the job's stays."""
+    ground.up(HEAD)
+    head, number = ground.head, ground.submit("-n 1 --time 2h holds.sh")
+    ground.runs(number)
+    head.at("touch /dev/shm/outside", user=USER)
+    gone = "test ! -e /dev/shm/outside && ! loginctl list-users --no-legend | grep -qw " + USER
+    ground.until(lambda: head.at(f"{gone}; echo $?") == "0\n", "logind has removed what the user left")
+    head.at(f"touch {HOME}/go")
+    need(ground.output(number) == ["held"], "what the job kept in its memory is gone")
+    head.at(f"rm {HOME}/go")
+
+
 #: The campaign, in its order; each step goes on from the disks that the one before left.
 STEPS: Final[Mapping[str, Callable[[Ground], None]]] = {
     "packages": packages,
+    "environment": environment,
     "boot": booted,
+    "demo, root": lambda ground: demonstrated(ground, "root"),
+    "demo, user": lambda ground: demonstrated(ground, USER),
     "scheduler": scheduler,
     "node beside it": lambda ground: node(ground, HEAD),
+    "job on one host": one_host,
+    "contract": contract,
+    "restarts": restarted,
+    "logout": logged_out,
+    "second node": lambda ground: node(ground, DESK),
+    "job on two hosts": two_hosts,
 }
 
 

@@ -18,6 +18,8 @@ from campaigns._systemd_hosts import HOME, USER, run
 
 HEAD, DESK = HOSTS
 _WHEELS_S: Final = 1800.0
+#: Where the node of the scheduler's own host lies.
+ASIDE: Final = {"etc": "/etc/cosched-node", "state": "/var/lib/cosched-node", "run": "/run/cosched-node"}
 _ENDED: Final = ("completed", "failed", "cancelled", "timed out", "launch failed", "node lost")
 #: A job's program: each rank takes part in a sum; with an argument, only once that file is there on rank 0's node.
 _PROGRAM: Final = r"""

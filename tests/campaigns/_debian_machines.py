@@ -55,6 +55,10 @@ class Machine(ABC):
         """Forget all that was written to the disk."""
 
     @abstractmethod
+    def key(self) -> None:
+        """Press and release a key of the machine's keyboard."""
+
+    @abstractmethod
     def _command(self) -> Sequence[str]:
         """What starts the machine; its console is the standard output."""
 
@@ -148,10 +152,20 @@ class Emulated(Machine):
         (other,) = [port for each, port in lan.items() if each != name]
         self._lan = f"socket,id=lan,udp=127.0.0.1:{other},localaddr=127.0.0.1:{lan[name]}"
         self._port = free_port()
+        self._monitor = directory / "monitor"
 
     def fresh(self) -> None:
         self.disk.unlink(missing_ok=True)
         run("qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", self._lower, self.disk)
+
+    def key(self) -> None:
+        with socket.socket(socket.AF_UNIX) as monitor:
+            monitor.settimeout(self.factor)
+            monitor.connect(str(self._monitor))
+            for line in ("sendkey a", "info version"):
+                while not monitor.recv(4096).endswith(b"(qemu) "):
+                    pass
+                monitor.sendall(f"{line}\n".encode())
 
     def _way(self) -> tuple[Sequence[str], str, int]:
         return (), "127.0.0.1", self._port
@@ -161,7 +175,8 @@ class Emulated(Machine):
         ssh = f"user,id=ssh,restrict=on,hostfwd=tcp:127.0.0.1:{self._port}-:22"
         return [
             "setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max",
-            "-smp", str(_CPUS), "-m", str(_MEMORY_MB), "-display", "none", "-serial", "stdio", "-monitor", "none",
+            "-smp", str(_CPUS), "-m", str(_MEMORY_MB), "-display", "none", "-serial", "stdio",
+            "-monitor", f"unix:{self._monitor},server=on,wait=off",
             "-kernel", str(self._image / "vmlinuz"), "-initrd", str(self._image / "initrd.img"), "-append", append,
             "-drive", f"file={self.disk},if=virtio,format=qcow2,cache=unsafe",
             "-netdev", ssh, "-device", f"virtio-net,netdev=ssh,mac={mac(self.name, 0)}",
@@ -184,6 +199,9 @@ class UserMode(Machine):
 
     def fresh(self) -> None:
         self.disk.unlink(missing_ok=True)  # the kernel makes it
+
+    def key(self) -> None:
+        raise RuntimeError("a User Mode Linux has no keyboard")
 
     def _way(self) -> tuple[Sequence[str], str, int]:
         return ("nsenter", f"--net=/run/netns/{self._space}", "--"), HOSTS[self.name], 22

@@ -26,11 +26,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from campaigns import _debian_jobs as jobs
 from campaigns._ansible_lab import Broken, gone_through, need
-from campaigns._debian_ground import DESK, HEAD, Ground, work_of
+from campaigns._debian_ground import ASIDE, DESK, HEAD, Ground, work_of
 from campaigns._debian_image import RELEASES
 from campaigns._debian_machines import bridged
-from campaigns._systemd_hosts import HOME, USER
+from campaigns._systemd_hosts import USER
 
 #: The commands that are needed, and the package of each.
 _NEEDED: Final = {"mmdebstrap": "mmdebstrap", "mke2fs": "e2fsprogs", "ssh": "openssh-client"}
@@ -38,12 +39,6 @@ _NEEDED_QEMU: Final = {"qemu-system-x86_64": "qemu-system-x86", "qemu-img": "qem
 _NEEDED_USER_MODE: Final = {"linux.uml": "user-mode-linux", "gcc": "gcc", "ip": "iproute2"}
 _CHECKOUT: Final = "/srv/cosched"
 _INDEX: Final = "PIP_NO_INDEX=1 PIP_FIND_LINKS=/mnt/readme-wheels"
-#: Where the node of the scheduler's own host lies.
-_ASIDE: Final = {"etc": "/etc/cosched-node", "state": "/var/lib/cosched-node", "run": "/run/cosched-node"}
-#: Parallel work's control groups, and the share of the CPUs and of the memory that it has while the owner is there.
-_SLICE: Final = "/sys/fs/cgroup/cosched.slice"
-_JOBS: Final = f"{_SLICE}/cosched-jobs.service/jobs"
-_RATIO: Final = 0.5
 
 
 def packages(ground: Ground) -> None:
@@ -117,8 +112,8 @@ def node(ground: Ground, name: str) -> None:
     """A node by hand (Operating a cluster, 7; Installation, Keys); on the scheduler's host at other places."""
     ground.up(HEAD, name)
     machine, aside = ground.machines[name], name == HEAD
-    places = " ".join(f"--{key} {place}" for key, place in _ASIDE.items()) if aside else ""
-    etc = f"--etc {_ASIDE['etc']}" if aside else ""
+    places = " ".join(f"--{key} {place}" for key, place in ASIDE.items()) if aside else ""
+    etc = f"--etc {ASIDE['etc']}" if aside else ""
     machine.at(
         f"set -e; cd ~; cosched node render --name {name} --cluster office --scheduler {HEAD} {places} --into /\n"
         "systemd-sysusers; systemd-tmpfiles --create; systemctl daemon-reload\n"
@@ -129,7 +124,7 @@ def node(ground: Ground, name: str) -> None:
     document = ground.head.at(
         f"cd ~; cat >{name}.csr <<'END'\n{request}END\ncosched node sign {name} {name}.csr --cluster office"
     )
-    config = f"--config {_ASIDE['etc']}/node.toml" if aside else ""
+    config = f"--config {ASIDE['etc']}/node.toml" if aside else ""
     said = machine.at(
         f"cd ~; cat >{name}.json <<'END'\n{document}END\nset -e; cosched node accept {etc} {name}.json\n"
         "systemctl enable --now cosched-guard\n"
@@ -141,102 +136,32 @@ def node(ground: Ground, name: str) -> None:
     ground.until(lambda: ground.nodes()[name] == "up", f"{name} is up")
 
 
-def one_host(ground: Ground) -> None:
-    """A verified job with a rank on each CPU of the one desk, by an ordinary user."""
-    ground.up(HEAD)
-    ground.programs(HEAD)
-    places = ground.places(HEAD)
-    ground.verified(ground.submit(f"-n {len(places)} --time 30min once.sh"), places)
-
-
-def two_hosts(ground: Ground) -> None:
-    """A verified job whose ranks are on both hosts."""
-    ground.up(HEAD, DESK)
-    ground.programs(DESK)
-    places = ground.places(HEAD, DESK)
-    ground.verified(ground.submit(f"-n {len(places)} --time 30min once.sh"), places)
-
-
-def contract(ground: Ground) -> None:
-    """While a job computes at a desk: what its owner is promised stands in the control groups, read from outside."""
-    ground.up(HEAD)
-    head, number = ground.head, ground.submit("-n 1 --time 2h burns.sh")
-    ground.runs(number)
-    group = f"{_JOBS}/job-{number}.1"
-    look = f"cat {_SLICE}/cpu.idle {_JOBS}/cpu.max {_JOBS}/memory.max; nproc; sed -n 's/^MemTotal: *//p' /proc/meminfo"
-
-    def kept() -> bool:
-        idle, ceiling, memory, cpus, total = head.at(look).splitlines()
-        (told,) = [each for each in json.loads(head.at("cosched nodes --json"))["nodes"] if each["name"] == HEAD]
-        quota, period = ceiling.split()
-        limit = None if quota == "max" else int(quota) / int(period)
-        print(
-            f"  idle {idle}, cpu.max {ceiling}, memory.max {memory} of {total}, told: {told['limited_cpus']}",
-            flush=True,
-        )
-        need(idle == "1", f"{_SLICE}/cpu.idle is {idle}")
-        need(abs(int(memory) / (1024 * int(total.split()[0])) - _RATIO) < 0.02, f"memory.max is {memory} of {total}")
-        return limit == told["limited_cpus"] and (limit is None or limit <= _RATIO * int(cpus))
-
-    ground.until(kept, "the ceiling is the one that is told")
-    socket = f"--socket {_ASIDE['run']}/desk.sock"
-    state = f"sed -n 's/^frozen //p' {_JOBS}/cgroup.events {group}/cgroup.events"
-    head.at(f"cosched desk pause {socket}")
-    ground.until(lambda: "1" in head.at(state).split(), "the job is frozen while the owner pauses it")
-    head.at(f"cosched desk resume {socket}")
-    ground.until(lambda: "1" not in head.at(state).split(), "the job is not frozen any more")
-    head.at(f"touch {HOME}/go")
-    need(ground.output(number) == ["burnt"], "the job printed something else")
-    head.at(f"rm {HOME}/go")
-
-
-def restarted(ground: Ground) -> None:
-    """Each unit is started anew under a job, and systemd reads its units again: the job's processes are the same."""
-    ground.up(HEAD)
-    head, places = ground.head, ground.places(HEAD)
-    number = ground.submit(f"-n {len(places)} --time 2h waits.sh")
-    ground.runs(number)
-    look = f"pgrep -u {USER} -x ranks | sort"
-    ground.until(lambda: len(head.at(look).split()) == len(places), "the ranks run")
-    before = head.at(look)
-    for change in (*(f"restart cosched-{unit}" for unit in ("guard", "agent", "scheduler")), "daemon-reload"):
-        head.at(f"systemctl {change}", base_s=30)
-        ground.until(lambda: ground.job(number)["state"] == "running", f"after {change} the job runs")
-        need(head.at(look) == before, f"after {change}: other processes")
-    head.at(f"touch {HOME}/go")
-    ground.verified(number, places)
-    head.at(f"rm {HOME}/go")
-
-
-def logged_out(ground: Ground) -> None:
-    """The job's user logs in and out while it runs: logind removes that user's IPC (RemoveIPC), the job's stays."""
-    ground.up(HEAD)
-    head, number = ground.head, ground.submit("-n 1 --time 2h holds.sh")
-    ground.runs(number)
-    head.at("touch /dev/shm/outside", user=USER)
-    gone = "test ! -e /dev/shm/outside && ! loginctl list-users --no-legend | grep -qw " + USER
-    ground.until(lambda: head.at(f"{gone}; echo $?") == "0\n", "logind has removed what the user left")
-    head.at(f"touch {HOME}/go")
-    need(ground.output(number) == ["held"], "what the job kept in its memory is gone")
-    head.at(f"rm {HOME}/go")
-
-
 #: The campaign, in its order; each step goes on from the disks that the one before left.
 STEPS: Final[Mapping[str, Callable[[Ground], None]]] = {
     "packages": packages,
     "environment": environment,
     "boot": booted,
+    "state": jobs.state,
     "demo, root": lambda ground: demonstrated(ground, "root"),
     "demo, user": lambda ground: demonstrated(ground, USER),
     "scheduler": scheduler,
     "node beside it": lambda ground: node(ground, HEAD),
-    "job on one host": one_host,
-    "contract": contract,
-    "restarts": restarted,
-    "logout": logged_out,
+    "job on one host": jobs.one_host,
+    "contract": jobs.contract,
+    "seat": jobs.seated,
+    "restarts": jobs.restarted,
+    "logout": jobs.logged_out,
     "second node": lambda ground: node(ground, DESK),
-    "job on two hosts": two_hosts,
+    "job on two hosts": jobs.two_hosts,
+    "fold": jobs.folded,
+    "owner": jobs.owned,
+    "reboots": jobs.rebooted,
+    "twenty jobs": jobs.coscheduled,
+    "fifty restarts": jobs.often_restarted,
+    "removal": jobs.removed,
 }
+#: What needs a keyboard or CPU sets.
+_QEMU_ALONE: Final = {"fold", "owner", "twenty jobs"}
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -267,7 +192,7 @@ def main() -> int:
     """Go through the steps; the exit status is 1 where one of them fails."""
     parser = arguments()
     given = parser.parse_args()
-    names = list(STEPS)
+    names = [name for name in STEPS if not (given.user_mode and name in _QEMU_ALONE)]
     if given.list:
         print("\n".join(names))
         return 0

@@ -43,7 +43,7 @@ class Submitted:
 
 
 #: No story takes longer; what has not ended then is cancelled, and the report says so.
-DEADLINE_S: Final = 300.0
+DEADLINE_S: Final = 900.0
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,10 @@ WHOLE: Final = Story(
 #: Everything that the whole story shows, once: both orientations, wide and narrow, a queue, a failure, a user.
 SHORT: Final = Story(
     jobs=(
-        Submitted(0.0, "bt", 4, "S", 120),
-        Submitted(1.0, "is", 2, "S", 120),
-        Submitted(2.0, "bt", 1, "S", 120),
-        Submitted(3.0, "is", 1, "S", 120, breaks=True),
+        Submitted(0.0, "bt", 4, "S", 300),
+        Submitted(1.0, "is", 2, "S", 300),
+        Submitted(2.0, "bt", 1, "S", 300),
+        Submitted(3.0, "is", 1, "S", 300, breaks=True),
     ),
     user_comes_s=1.0,
     user_leaves_s=9.0,

@@ -6,6 +6,10 @@ Its ranks read ``OMPI_MCA_`` variables, as those of Open MPI 4 do; ``mpirun`` it
 from space_scheduler.launch.interface import Context
 from space_scheduler.launch.open_mpi import OpenMpi, on_network
 
+#: ``mpirun`` hands its own value of this parameter to its daemons with the job, whatever they were started with; each
+#: expands the variable in its node's environment, where ``cosched-rank`` may lie elsewhere. Split at blanks.
+_EXEC_AGENT = "/usr/bin/env -S${COSCHED_RANK_WITNESS}"
+
 
 class OpenMpi5(OpenMpi):
     """``mpirun`` of Open MPI 5.0."""
@@ -16,7 +20,8 @@ class OpenMpi5(OpenMpi):
         """The host file is the allocation, ``cosched-rsh`` the remote shell."""
         return {
             "PRTE_MCA_plm_ssh_agent": "{rsh}",
-            "PRTE_MCA_odls_base_exec_agent": "{rank}",
+            "PRTE_MCA_odls_base_exec_agent": _EXEC_AGENT,
+            "COSCHED_RANK_WITNESS": "{rank}",
             "PRTE_MCA_prte_default_hostfile": "{node_file}",
             **super().required(context),
         }

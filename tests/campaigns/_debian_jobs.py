@@ -1,5 +1,6 @@
 """The steps of the campaign ``debian`` that run jobs on machines which are set up, and the removal of all of it."""
 
+import functools
 import json
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -158,8 +159,7 @@ def folded(ground: Ground) -> None:
     at[beside].at(f"touch {_GO}-beside")
     ground.output(beside)
     ground.head.at("cosched policy set easy")
-    for machine in ground.machines.values():
-        machine.at(f"rm -f {_GO}*")
+    _everywhere(ground, f"rm -f {_GO}*")
 
 
 def owned(ground: Ground) -> None:
@@ -179,6 +179,11 @@ def owned(ground: Ground) -> None:
     ground.desk.key()
     ground.until(lambda: told() == ("present", True), "the owner's key is seen")
     ground.until(lambda: told() == ("away", False), "the desk is away again", base_s=60)
+
+
+def _everywhere(ground: Ground, line: str) -> list[str]:
+    """The output of a line of root's shell on each host."""
+    return [machine.at(line) for machine in ground.machines.values()]
 
 
 def _told(ground: Ground, name: str) -> dict[str, Any]:
@@ -211,8 +216,8 @@ def coscheduled(ground: Ground) -> None:
         looks += 1
     for number in jobs:
         ground.verified(number, sorted((HEAD, DESK)))
-    for name, machine in ground.machines.items():
-        ground.until(lambda machine=machine: not machine.at(_RESIDUE), f"nothing of the jobs is left on {name}")
+    residue = functools.partial(_everywhere, ground, _RESIDUE)
+    ground.until(lambda: not any(residue()), "nothing of the jobs is left")
     print(f"  contract looked at {looks} times; weights of jobs: {' '.join(sorted(weights))}", flush=True)
 
 
@@ -241,21 +246,19 @@ def often_restarted(ground: Ground) -> None:
     places = sorted((HEAD, DESK))
     number = ground.submit(f"-n 2 --time 12h waits.sh {_GO}")
     ground.runs(number)
-    look = f"pgrep -u {USER} -x ranks"
-    ground.until(lambda: all(len(each.at(look).split()) == 1 for each in ground.machines.values()), "the ranks run")
-    before = [each.at(look) for each in ground.machines.values()]
+    ranks = functools.partial(_everywhere, ground, f"pgrep -u {USER} -x ranks")
+    ground.until(lambda: all(len(each.split()) == 1 for each in ranks()), "the ranks run")
+    before = ranks()
     choice = random.Random(ground.release)
     for _ in range(_RESTARTS):
         unit = choice.choice(_UNITS)
         machine = ground.head if unit == "scheduler" else choice.choice(list(ground.machines.values()))
         machine.at(f"systemctl restart cosched-{unit}", base_s=30)
     ground.until(lambda: set(ground.nodes().values()) == {"up"}, "both nodes are up")
-    need([each.at(look) for each in ground.machines.values()] == before, "the ranks' processes are others")
-    for machine in ground.machines.values():
-        machine.at(f"touch {_GO}")
+    need(ranks() == before, "the ranks' processes are others")
+    _everywhere(ground, f"touch {_GO}")
     ground.verified(number, places)
-    for machine in ground.machines.values():
-        machine.at(f"rm {_GO}")
+    _everywhere(ground, f"rm {_GO}")
 
 
 def rebooted(ground: Ground) -> None:
@@ -270,12 +273,10 @@ def rebooted(ground: Ground) -> None:
         ground.until(lambda: set(ground.nodes().values()) == {"up"}, "both nodes are up", base_s=60)
         ground.runs(across)
     print(f"  {[each['what'] for each in ground.job(across)['history']]}", flush=True)
-    for machine in ground.machines.values():
-        machine.at(f"touch {_GO}", user=USER)
+    _everywhere(ground, f"touch {_GO}")
     ground.verified(across, sorted((HEAD, DESK)))
     ground.verified(queued, ground.places(HEAD, DESK))
-    for machine in ground.machines.values():
-        machine.at(f"rm {_GO}")
+    _everywhere(ground, f"rm {_GO}")
 
 
 def state(ground: Ground) -> None:

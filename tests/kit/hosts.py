@@ -81,7 +81,7 @@ class Hosts:
             "{node_file}": self.directory / "nodes",
             "{interface}": "eth0",
             "{rsh}": self.directory / "rsh",
-            "{rank}": install_rsh(self.directory / "bin").with_name("cosched-rank"),
+            "{rank}": self._witnesses() / "cosched-rank",
             "{tmp}": self.directory / "tmp",
         }
         environment = {k: str(places.get(v, v)) for k, v in job_environment(context).items()}
@@ -122,9 +122,25 @@ class Hosts:
         inner = ["nsenter", "--target", pid, "--net", "--uts", "--ipc", "--mount", "--"]
         return [*inner, "/bin/sh", "-c", f'cd {shlex.quote(directory)} && exec "$@"', "sh"]
 
+    def _witnesses(self) -> Path:
+        """Each host has a witness of ranks at a place of its own, which refuses to run on others; that of the first."""
+        for peer in self.peers:
+            others = "|".join(each.name for each in self.peers if each is not peer)
+            program = install_rsh(self.directory / f"bin-{peer.name}").with_name("cosched-rank")
+            first, _, rest = program.read_text().partition("\n")
+            check = f'case "$(hostname)" in {others}) exit 99 ;; esac'
+            program.write_text(f"{first}\n{check}\n{rest}")
+        return self.directory / f"bin-{self.peers[0].name}"
+
     def _write_rsh(self, environment: Mapping[str, str]) -> None:
-        """As cosched-rsh: RSH HOST COMMAND…, hosts that are not of the lab refused, calls kept in ``calls``."""
-        cases = "\n".join(f"{p.address}|{p.name}) pid={pid} ;;" for p, pid in zip(self.peers, self._pids, strict=True))
+        """As cosched-rsh: RSH HOST COMMAND…, hosts that are not of the lab refused, calls kept in ``calls``.
+
+        Places of the first host's programs become those of the host, as agents do it.
+        """
+        cases = "\n".join(
+            f"{p.address}|{p.name}) pid={pid} name={p.name} ;;" for p, pid in zip(self.peers, self._pids, strict=True)
+        )
+        first = shlex.quote(f"/bin-{self.peers[0].name}/")
         variables = " ".join(shlex.quote(f"{k}={v}") for k, v in environment.items())
         enter = shlex.join(self._enter("PID", str(self.directory))).replace("PID", '"$pid"', 1)
         text = f"""#!/bin/sh
@@ -135,7 +151,10 @@ case $host in
 {cases}
 *) echo "cosched-rsh: $host: not a node of job 7" >&2; exit 255 ;;
 esac
-exec {enter} env -i {variables} sh -c "$*"
+command=$(printf '%s\\n' "$*" | sed "s#"{first}"#/bin-$name/#g")
+set -- {variables}
+for each; do shift; set -- "$@" "$(printf '%s\\n' "$each" | sed "s#"{first}"#/bin-$name/#g")"; done
+exec {enter} env -i "$@" sh -c "$command"
 """
         path = self.directory / "rsh"
         path.write_text(text)

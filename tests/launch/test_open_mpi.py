@@ -43,6 +43,12 @@ def test_ranks_fill_the_nodes_in_order_unbound_and_all_have_the_jobs_environment
     ]
 
 
+def test_ranks_are_run_by_the_witness_at_the_place_of_their_own_node(system: System) -> None:
+    """On hosts whose run or state directories differ; mpirun of Open MPI 5 hands the path on the first to all."""
+    ended = system.run(TASKS, "hostname")
+    assert (ended.status, sorted(ended.out.split())) == (0, ["node1", "node2", "node2", "node3"]), ended.err
+
+
 def test_fewer_ranks_may_be_asked_for(system: System) -> None:
     assert system.run(TASKS, "-n", "2", system.program, "ok").out == "2 ranks\n"
 

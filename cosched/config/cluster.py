@@ -158,6 +158,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     grace: str = "1s"
     pass_interval: str = "50ms"
     keep_output: str = "7d"
+    keep_jobs: str | None = None
     slow_reader: str = "60s"
     launch: LaunchSettings = LaunchSettings()
     set_aside: SetAside = SetAside()
@@ -166,6 +167,11 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     max_token_time: str = "365d"
     max_nodes_per_job: int | None = None
     note: str = ""
+
+    @property
+    def keep_jobs_us(self) -> int | None:
+        """For how long jobs, with scripts and stories, stay after their end, in microseconds; None: for ever."""
+        return None if self.keep_jobs is None else duration_us(self.keep_jobs, "keep_jobs")
 
     def time_us(self, name: str) -> int:
         """One of the durations, in microseconds."""
@@ -183,6 +189,8 @@ def cluster_config(raw: object, path: str) -> ClusterConfig:
     for key in _DURATIONS:
         duration_us(getattr(config, key), f"{path}: {key}")
     duration_us(config.set_aside.within, f"{path}: set_aside.within")
+    if config.keep_jobs is not None:
+        duration_us(config.keep_jobs, f"{path}: keep_jobs")
     duration_us(config.monitoring.keep_presence, f"{path}: monitoring.keep_presence")
     if config.default_memory is not None:
         size_bytes(config.default_memory, f"{path}: default_memory")
@@ -264,6 +272,10 @@ def _unfit_times(config: ClusterConfig) -> Iterator[tuple[str, str, str]]:
             yield key, f"found {getattr(config, key)!r}", "more than nothing"
     if config.monitoring.keep_presence_us < _SHORTEST_PRESENCE_US:
         yield "monitoring.keep_presence", f"found {config.monitoring.keep_presence!r}", "at least 1h"
+    least_us = max(2 * config.time_us("keep_output"), _SHORTEST_PRESENCE_US)
+    if config.keep_jobs_us is not None and config.keep_jobs_us < least_us:
+        expected = f"at least 1h, and twice keep_output, {config.keep_output}: until then nodes are told to drop it"
+        yield "keep_jobs", f"found {config.keep_jobs!r}", expected
     if config.time_us("default_time") > config.time_us("max_time"):
         yield "default_time", f"found {config.default_time!r}", f"at most max_time, {config.max_time}"
     if config.time_us("pass_interval") > _LONGEST_PASS_INTERVAL_US:

@@ -366,6 +366,7 @@ def host_of(
         rules=rules_of(config, policy),
         pass_interval_us=config.time_us("pass_interval"),
         keep_us=config.monitoring.keep_presence_us,
+        keep_jobs_us=config.keep_jobs_us,
         on_committed=on_committed,
         on_problem=on_problem,
         least_epoch=max(TAKE_OVER_EPOCH, int(time())) if take_over else 1,

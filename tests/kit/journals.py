@@ -107,6 +107,7 @@ class Driven:
     time: HandTime = field(default_factory=HandTime)
     keep_events: int | None = None
     keep_us: int | None = None
+    keep_jobs_us: int | None = None
     snapshot_every: int = 1 << 60
     accepted: set[int] = field(default_factory=set)
 
@@ -118,7 +119,7 @@ class Driven:
 
     def open(self) -> None:
         policy = policy_named(self.policy) if isinstance(self.policy, str) else self.policy
-        self.journal = Journal(self.path)
+        self.journal = Journal(self.path, self.keep_jobs_us)
         journal = self.journal
         self.clock = Clock(tuple(run.anchor for run in journal.runs), journal.last_us, self.time.sources())
         name = self.policy if isinstance(self.policy, str) else "a test's"

@@ -58,6 +58,7 @@ class CoreHost:
         snapshot_every: int = 5_000,
         keep_events: int | None = 20_000,
         keep_us: int | None = None,
+        keep_jobs_us: int | None = None,
         on_committed: Callable[[Committed], None] = lambda committed: None,
         on_problem: Callable[[str], None] = lambda problem: None,
         sources: Sources | None = None,
@@ -69,12 +70,12 @@ class CoreHost:
 
         ``policy_name`` and ``order_name`` are what the journal says of the policy, for a replay. A snapshot is written
         after ``snapshot_every`` events, and those of more than ``keep_events`` or ``keep_us`` before it are dropped
-        (None: never; jobs and their stories stay either way). ``on_committed`` is called on the event loop for every
-        event with its instructions and the jobs' steps, in the journal's order, after the commit; ``on_problem`` when
-        something goes wrong or (with "") is well again. Neither may raise. This start's epoch is ``least_epoch`` at
-        least: how a fresh journal takes over nodes that have obeyed another. Jobs are divided over clusters by
-        ``dividing`` (None: those alone that say their components). A job that others wait for is predicted anew so long
-        after its predicted end (``overdue_after_us``).
+        (None: never), and jobs, with their stories, that ended ``keep_jobs_us`` before it. ``on_committed`` is called
+        on the event loop for every event with its instructions and the jobs' steps, in the journal's order, after the
+        commit; ``on_problem`` when something goes wrong or (with "") is well again. Neither may raise. This start's
+        epoch is ``least_epoch`` at least: how a fresh journal takes over nodes that have obeyed another. Jobs are
+        divided over clusters by ``dividing`` (None: those alone that say their components). A job that others wait for
+        is predicted anew so long after its predicted end (``overdue_after_us``).
         """
         self.path = path
         self.policy_name, self.order_name = policy_name, order_name
@@ -91,6 +92,7 @@ class CoreHost:
             sources,
             dividing,
             overdue_after_us,
+            keep_jobs_us,
         )
         self._worker = Worker(settings, pass_interval_us, on_committed, on_problem)
 

@@ -216,6 +216,8 @@ class JournalledCore:
             due_us.append(self._snapshot_us + self.keep_us // _SNAPSHOTS_KEPT)
         if self.journal.droppable_us is not None:
             due_us.append(self.journal.droppable_us + self.keep_us)
+        if self.journal.jobs_due_us is not None:
+            due_us.append(self.journal.jobs_due_us)
         return min(due_us, default=None)
 
     @property

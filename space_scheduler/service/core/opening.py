@@ -30,6 +30,7 @@ class Settings:
     sources: Sources | None
     dividing: Dividing | None = None
     overdue_after_us: int = OVERDUE_AFTER_US
+    keep_jobs_us: int | None = None
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Opened:
 
 def opened(settings: Settings) -> Opened:
     """Open, recover. Raises ``JournalRefused``, ``JournalUnwritable`` or another ``Failed``; nothing is then open."""
-    journal = Journal(settings.path)
+    journal = Journal(settings.path, settings.keep_jobs_us)
     try:
         clock = Clock(tuple(run.anchor for run in journal.runs), journal.last_us, settings.sources)
         run = journal.begin_run(

@@ -1,6 +1,7 @@
 """The journal's tables of jobs and their steps: what ``show`` and ``history`` need when a job is long over."""
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
@@ -20,6 +21,10 @@ INSERT: Final = "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, NULL, '', 0)"
 UPDATE: Final = "UPDATE jobs SET state = ?, ended = coalesce(?, ended), record = ?, checksum = ? WHERE job_id = ?"
 _SELECT: Final = "SELECT job_id, user, submission, submitted_checksum, state, record, checksum FROM jobs "
 _STEPS: Final = "SELECT seq, job_id, now_us, was, state, reason, cause, note, checksum FROM transitions"
+#: Of a journal's ``meta``: how many jobs were dropped that had ended in a state.
+_DROPPED: Final = "dropped "
+#: Dropped in one transaction, at most: no other can be written meanwhile.
+_MOST_DROPPED: Final = 2_000
 _json: Final = msgspec.json.Encoder()
 
 
@@ -74,11 +79,39 @@ def one(db: sqlite3.Connection, path: Path, job_id: int) -> JobRecord | None:
 
 
 def ended(db: sqlite3.Connection, path: Path) -> dict[JobState, int]:
-    """How many jobs have ended, by how. Raises :class:`JournalRefused`."""
+    """How many jobs have ended, by how, those counted that were dropped. Raises :class:`JournalRefused`."""
     counts = dict(db.execute("SELECT state, count(*) FROM jobs WHERE ended IS NOT NULL GROUP BY state"))
+    for name, value in db.execute("SELECT name, value FROM meta WHERE name LIKE ?", (f"{_DROPPED}%",)):
+        state = name.removeprefix(_DROPPED)
+        counts[state] = counts.get(state, 0) + int(value)
     if unknown := counts.keys() - {state.value for state in JobState}:
         raise JournalRefused(f"journal {path}: it is damaged: a job has ended as {min(map(repr, unknown))}")
     return {JobState(state): count for state, count in counts.items()}
+
+
+def first_end_us(db: sqlite3.Connection) -> int | None:
+    """When the first of the ended jobs ended; None where there is none."""
+    found = db.execute("SELECT now_us FROM transitions WHERE id = (SELECT min(ended) FROM jobs)").fetchone()
+    return found and int(found[0])
+
+
+def dropping(db: sqlite3.Connection, until_us: int, last_job_id: int) -> list[tuple[str, list[tuple[Any, ...]]]]:
+    """Statements that drop the jobs that ended until then, the first to end first; the numbers they had stay given."""
+    first_kept = db.execute("SELECT min(id) FROM transitions WHERE now_us > ?", (until_us,)).fetchone()[0]
+    rows = db.execute(
+        "SELECT ended, state FROM jobs WHERE ended < ? ORDER BY ended LIMIT ?",
+        (1 << 62 if first_kept is None else first_kept, _MOST_DROPPED),
+    ).fetchall()
+    if not rows:
+        return []
+    counts = Counter(state for _, state in rows)
+    add = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = CAST(value + excluded.value AS TEXT)"
+    return [
+        ("INSERT OR REPLACE INTO meta VALUES ('last_job_id', ?)", [(str(last_job_id),)]),
+        (add, [(_DROPPED + state, str(count)) for state, count in counts.items()]),
+        ("DELETE FROM transitions WHERE job_id IN (SELECT job_id FROM jobs WHERE ended <= ?)", [(rows[-1][0],)]),
+        ("DELETE FROM jobs WHERE ended <= ?", [(rows[-1][0],)]),
+    ]
 
 
 def look_up(path: Path, job_id: int) -> JobRecord | None:

@@ -49,9 +49,13 @@ SnapshotRow = tuple[int, int, int, bytes, int]
 class Journal:
     """An open journal, for the one thread that opened it."""
 
-    def __init__(self, path: Path) -> None:
-        """Open a journal, or make one. Raises :class:`JournalRefused` and :class:`JournalUnwritable`."""
+    def __init__(self, path: Path, keep_jobs_us: int | None = None) -> None:
+        """Open a journal, or make one. Raises :class:`JournalRefused` and :class:`JournalUnwritable`.
+
+        ``keep_jobs_us``: for how long jobs stay after their end, for ever where it is None.
+        """
         self.path = path
+        self._keep_jobs_us = keep_jobs_us
         if not path.parent.is_dir():
             raise JournalRefused(f"journal {path}: no directory {path.parent}")
         self._lock = Lock(path)
@@ -84,6 +88,7 @@ class Journal:
         self.seq, self.chain, self.last_us = found
         self.snapshot_us: int = newest[2] if newest else 0  # when the last one was of, as the journal was opened
         self.droppable_us = self._droppable_us()
+        self.jobs_due_us = self._jobs_due_us()
         self.next_job_id: int = last_job_id(self._db) + 1
         self._steps: int = self._db.execute("SELECT coalesce(max(id), 0) FROM transitions").fetchone()[0]
 
@@ -174,19 +179,24 @@ class Journal:
         """Write what :func:`packed` has made, also some events later.
 
         Dropped is what lies more than ``keep_events`` before it, or longer than ``keep_us`` before ``now_us`` (None:
-        before it), up to a snapshot only, so that a replay can always begin at one.
+        before it), up to a snapshot only, so that a replay can always begin at one. So are jobs that ended so long ago
+        that they are not to be kept.
         """
+        now_us = row[1] if now_us is None else now_us
         commands: list[tuple[str, list[tuple[Any, ...]]]] = [
             ("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)", [row])
         ]
         too_many = self._last_snapshot("seq", row[0], keep_events)
-        if first := max(too_many, self._last_snapshot("now_us", row[1] if now_us is None else now_us, keep_us)):
+        if first := max(too_many, self._last_snapshot("now_us", now_us, keep_us)):
             commands.append(("DELETE FROM snapshots WHERE seq < ?", [(first,)]))
             commands += [
                 (f"DELETE FROM {table} WHERE seq <= ?", [(first,)]) for table in ("events", "decisions", "instructions")
             ]
+        if self._keep_jobs_us is not None:
+            commands += jobs.dropping(self._db, min(now_us - self._keep_jobs_us, row[1]), self.next_job_id - 1)
         self._transaction(commands)
         self.droppable_us = self._droppable_us()
+        self.jobs_due_us = self._jobs_due_us()
 
     def _droppable_us(self) -> int | None:
         """Of when the oldest snapshot is up to which events are there that could be dropped; None: there is none."""
@@ -194,6 +204,12 @@ class Journal:
             "SELECT min(now_us) FROM snapshots WHERE seq >= (SELECT min(seq) FROM events)"
         ).fetchone()[0]
         return found
+
+    def _jobs_due_us(self) -> int | None:
+        """From when on ended jobs are to be dropped, a quarter of their time late so that many go at once."""
+        if self._keep_jobs_us is None or (oldest_us := jobs.first_end_us(self._db)) is None:
+            return None
+        return oldest_us + self._keep_jobs_us + self._keep_jobs_us // 4
 
     def _last_snapshot(self, column: str, newest: int, keep: int | None) -> int:
         """The last of the snapshots that are so much older, by that column; 0 where there is none."""

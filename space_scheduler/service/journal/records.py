@@ -1,6 +1,7 @@
 """What the live service knows of a job besides what the core does: who wants it, its script, its story, how it ended.
 
-The journal keeps these for every job it ever accepted, the host's view has them for those alive.
+The journal keeps these for every job it ever accepted (``keep_jobs``: for so long after its end), the host's view has
+them for those alive.
 """
 
 from collections.abc import Sequence

@@ -18,6 +18,8 @@ from campaigns._systemd_hosts import HOME, NETWORK, USER, SystemdHosts, run
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD, DESKS, NEW = "head", ("desk1", "desk2", "desk3"), "desk4"
+#: A host that the scheduler moves to.
+SECOND = "second"
 #: The desk of a synthetic user, and the port at which other hosts read what it measures.
 SEATED, USER_PORT = "desk1", 7425
 PLAYBOOK_S = 900.0
@@ -60,7 +62,7 @@ class Lab:
         work: Path,
         base: Path,
         ansible: Path,
-        names: tuple[str, ...] = (HEAD, *DESKS, NEW),
+        names: tuple[str, ...] = (HEAD, *DESKS, NEW, SECOND),
         *,
         own_kernel: bool = False,
     ) -> None:
@@ -69,14 +71,17 @@ class Lab:
         self.own_kernel = own_kernel
         self.hosts = SystemdHosts(work / "hosts", base, names, (NEW,) if own_kernel else ())
         self.controller = work / "controller"
+        self.head = HEAD  # the scheduler's host
         self.said = ""  # by the last playbook
 
     def inventory(self, desks: tuple[str, ...], wheels: Path, **more: dict[str, str]) -> None:
         """Write the inventory, as an administrator would; ``more`` is of single hosts."""
-        hosts = {name: {"ansible_host": self.hosts.addresses[name], **more.get(name, {})} for name in (HEAD, *desks)}
+        names = (HEAD, SECOND, *desks)
+        hosts = {name: {"ansible_host": self.hosts.addresses[name], **more.get(name, {})} for name in names}
         seated = {SEATED: {"local_load_listen": f"0.0.0.0:{USER_PORT}"}} if SEATED in desks else {}
         groups = {
-            "cosched_scheduler": {"hosts": {HEAD: hosts[HEAD]}},
+            "cosched_scheduler": {"hosts": {self.head: hosts[self.head]}},
+            "others": {"hosts": {name: hosts[name] for name in (HEAD, SECOND) if name != self.head}},
             "cosched_nodes": {"hosts": {name: hosts[name] for name in desks}},
             "cosched_local_load": {"hosts": seated},
         }
@@ -93,7 +98,7 @@ class Lab:
             "cosched_directory": str(self.controller / "office"),
             "cosched_wheelhouse": str(wheels),
             "cosched_command": f"{sys.executable} -m cosched.apps.cli.main",
-            "cosched_scheduler_address": self.hosts.addresses[HEAD],
+            "cosched_scheduler_address": self.hosts.addresses[self.head],
             "cosched_network": NETWORK,
             **more,
         }
@@ -131,7 +136,7 @@ class Lab:
         """What the command says on the scheduler's host, as the ordinary user."""
         verb, _, rest = arguments.partition(" ")
         line = f"cd {HOME} && runuser -u {USER} -- cosched {verb} --json {rest}"
-        return json.loads(self.hosts.at(HEAD, line, timeout_s))
+        return json.loads(self.hosts.at(self.head, line, timeout_s))
 
     def nodes(self) -> dict[str, str]:
         """The nodes and their states."""
@@ -146,7 +151,7 @@ class Lab:
 
     def programs(self) -> None:
         """Give the user the job's programs on all hosts, as a shared home would."""
-        for name in (HEAD, *DESKS, NEW):
+        for name in self.hosts.addresses:
             home = self.hosts.root(name) / str(HOME)[1:]
             for program, waits in (("once", False), ("waits", True)):
                 (home / f"{program}.py").write_text(JOB.replace("WAITS", str(waits)).replace("HOME", str(HOME)))
@@ -167,7 +172,7 @@ class Lab:
         self.until(lambda: self.job(number)["state"] in over, f"job {number} ends")
         job = self.job(number)
         need(job["state"] == "completed", f"job {number}: {job['state']}: {job.get('reason')}")
-        said = self.hosts.at(HEAD, f"cd {HOME} && runuser -u {USER} -- cosched logs {number}")
+        said = self.hosts.at(self.head, f"cd {HOME} && runuser -u {USER} -- cosched logs {number}")
         tasks = int(said.split()[1])
         need(
             said.split() == ["verified", str(tasks), str(tasks * (tasks + 1) // 2), ",".join(desks)],

@@ -475,6 +475,9 @@ PARTS: Final[Mapping[str, tuple[Act, ...]]] = {
 LEFT: Final[Mapping[str, tuple[str, ...]]] = {
     "takes the whole of the tests: CI runs them for each commit": ("readme: ./run test", "readme: ./run test --whole"),
     "a campaign of its own, on hosts of its own": ("ansible: ./run campaign ansible",),
+    "takes a second host for the scheduler: the campaign ansible moves it there and back": (
+        "ansible: move_scheduler.yml -e cosched_from=head",
+    ),
     "takes the public logs of KTH and NASA, which no checkout has": ("readme: ./run cosched replicate backfilling",),
     "takes control groups of version 2 on a host, and the campaign's hosts have this machine's": (
         "installation: systemctl stop cosched-jobs",

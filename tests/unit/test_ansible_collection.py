@@ -115,6 +115,16 @@ def test_preflight_sees_directories_on_noexec_mounts() -> None:
     assert json.loads(seen)["noexec"] == ["/opt/cosched"]
 
 
+@pytest.mark.parametrize(
+    ("address", "url"),
+    [("head.example", "wss://head.example:7420/v1/agent"), ("2001:db8::1", "wss://[2001:db8::1]:7420/v1/agent")],
+)
+def test_scheduler_that_a_node_knows_is_compared_by_its_settings_url(address: str, url: str) -> None:
+    template = read(COLLECTION / "roles/node_agent/vars/main.yml")["node_agent_url"]
+    given = {"node_agent_scheduler": address, "node_agent_scheduler_port": 7420}
+    assert jinja2.Environment(autoescape=False).from_string(template).render(given) == url
+
+
 def test_only_modules_that_ansible_core_has() -> None:
     modules = {module for tasks in ALL_TASKS.values() for task in tasks for module in task if module not in KEYWORDS}
     assert "ansible.builtin.copy" in modules

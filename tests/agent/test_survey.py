@@ -38,18 +38,37 @@ CONFIG = node_config(
 )  # fmt: skip
 
 
-async def test_survey_sees_homes_that_the_sandbox_of_the_agents_unit_hides(cluster: Cluster) -> None:
-    """Goal: no false "home: No such file or directory". Method: the agent's mount namespace has an empty file system
-    over the parent of the homes, as ProtectHome=yes makes it; the guard's has not.
-    """
+def node_with_hidden(cluster: Cluster, homes: Path) -> None:
+    """Start a node whose agent sees an empty file system there, as ProtectHome=yes makes it; its guard does not."""
     need_namespaces()
+    node = cluster.node("a", start=False)
+    node._confined = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs none {homes} && exec "$@"', "sh"]
+    node.start_guard()
+    node.start_agent()
+
+
+async def test_job_in_home_that_the_agents_unit_hides_works_there(cluster: Cluster) -> None:
+    with account() as ada:
+        home = Path(ada.pw_dir)
+        node_with_hidden(cluster, home.parent)
+        async with cluster.scheduler() as scheduler:
+            fence, of_ada = scheduler.fence, {"user": ada.pw_name, "directory": ada.pw_dir}
+            await scheduler.tell("a", cluster.prepare(fence, 5, "a", **of_ada))
+            await scheduler.next("a", wire.Prepared, order=wire.OrderId(5, 1, 1))
+            script = b"#!/bin/sh\npwd && cp /bin/true own && ./own"
+            run = wire.Run(fence, wire.OrderId(5, 1, 2), script=script, arguments=(), output=f"{home}/out")
+            await scheduler.tell("a", run)
+            ended = await scheduler.next("a", wire.ProgramEnded)
+        assert (ended.exit, ended.error_tail) == (wire.Exit(0, None, "own"), b"")
+        assert (home / "out").read_text() == f"{home}\n"
+        assert (home / "out").stat().st_uid == ada.pw_uid
+
+
+async def test_survey_sees_homes_that_the_sandbox_of_the_agents_unit_hides(cluster: Cluster) -> None:
+    """Goal: no false "home: No such file or directory"."""
     with account() as ada, account() as bob:
         shutil.rmtree(bob.pw_dir)
-        homes = Path(ada.pw_dir).parent
-        node = cluster.node("a", start=False)
-        node._confined = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs none {homes} && exec "$@"', "sh"]
-        node.start_guard()
-        node.start_agent()
+        node_with_hidden(cluster, Path(ada.pw_dir).parent)
         async with cluster.scheduler() as scheduler:
             unknown = [f"no-such-user-{number}" for number in range(2 * MAX_SUBMITTERS)]
             for request in (7, 8):  # the second while the first is looked up

@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -108,7 +109,7 @@ def test_preflight_tells_of_another_uid_unless_the_host_goes_by_name(by_name: bo
 
 def test_preflight_sees_directories_on_noexec_mounts() -> None:
     need_mounts()
-    asked = json.dumps({"users": [], "ports": [], "programs": ["/opt/cosched", "/usr"]})
+    asked = json.dumps({"users": [], "ports": [], "programs": ["/opt/cosched", "/usr"], "reach": []})
     look = [sys.executable, COLLECTION / "roles/preflight/files/look.py", asked]
     script = 'mount -t tmpfs -o noexec tmpfs /opt && exec "$@"'
     seen = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", *look], capture_output=True, check=True).stdout
@@ -123,6 +124,30 @@ def test_scheduler_that_a_node_knows_is_compared_by_its_settings_url(address: st
     template = read(COLLECTION / "roles/node_agent/vars/main.yml")["node_agent_url"]
     given = {"node_agent_scheduler": address, "node_agent_scheduler_port": 7420}
     assert jinja2.Environment(autoescape=False).from_string(template).render(given) == url
+
+
+def test_preflight_names_a_port_that_drops_connections_and_not_one_that_refuses_them() -> None:
+    """A full backlog drops what comes next, as a firewall does."""
+    with socket.socket() as full, socket.socket() as closed, socket.socket() as first:
+        for each in (full, closed):
+            each.bind(("127.0.0.1", 0))
+        full.listen(0)
+        first.connect(full.getsockname())
+        drops, refuses = (each.getsockname()[1] for each in (full, closed))
+        places = [["127.0.0.1", drops], ["127.0.0.1", refuses], ["no-such-host.invalid", 7420]]
+        asked = json.dumps({"users": [], "ports": [], "programs": [], "reach": places})
+        look = [sys.executable, COLLECTION / "roles/preflight/files/look.py", asked]
+        seen = json.loads(subprocess.run(look, capture_output=True, check=True).stdout)["unreached"]
+    assert [each.partition(" (")[0] for each in seen] == [f"127.0.0.1 port {drops}", "no-such-host.invalid port 7420"]
+    assert "timed out" in seen[0]
+    findings = read(COLLECTION / "roles/preflight/vars/main.yml")["preflight_findings"]
+    (told,) = (each for each in findings if "preflight_seen.unreached" in each["holds"])
+    holds, problem = (
+        jinja2.Environment(autoescape=False).from_string(told[key]).render(preflight_seen={"unreached": seen})
+        for key in ("holds", "problem")
+    )
+    assert holds == "False"
+    assert f"to 127.0.0.1 port {drops} (timed out), no-such-host" in problem
 
 
 def test_only_modules_that_ansible_core_has() -> None:

@@ -1,5 +1,6 @@
 """What the documents promise of themselves: words that are defined, a map that is true, findings that were measured."""
 
+import inspect
 import re
 import subprocess
 from collections import Counter
@@ -7,6 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from cosched.config.cluster import Listen
+from cosched.config.node import Launch
+from cosched.install import roles
+from space_scheduler.service.link.magic_packet import PORT
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -150,6 +156,20 @@ def test_pages_that_say_how_are_short() -> None:
     for folder in ("guide", "replications"):
         long = {name: len(text.split()) for name, text in pages(DOCS / folder) if len(text.split()) > MOST_WORDS}
         assert not long
+
+
+def test_table_of_ports_has_those_of_the_defaults() -> None:
+    text = (DOCS / "guide/installation.md").read_text(encoding="utf-8")
+    section = text.partition("\n## Ports\n")[2].partition("\n## ")[0]
+    rows = dict(re.findall(r"^\| (\d+)/(?:tcp|udp) \|.*\| ([^|]*) \|$", section, re.MULTILINE))
+    listens = inspect.signature(roles.local_load).parameters["listen"].default
+    assert rows == {
+        str(Listen().port): "`listen.port`",
+        str(Launch("desk1").port): "`launch.port`",
+        listens.rpartition(":")[2]: "`--listen`",
+        "22": "`--port`",
+        str(PORT): "",
+    }
 
 
 def test_no_file_of_the_source_cites_a_document_that_is_not_there() -> None:

@@ -44,6 +44,19 @@ def taken(port):
     return False
 
 
+def unreached(places):
+    """Of hosts and ports, those to which no TCP connection comes through, and why: what refuses one can be reached."""
+    found = []
+    for host, port in places:
+        try:
+            socket.create_connection((host, port), 3).close()
+        except ConnectionRefusedError:  # nothing listens there yet
+            pass
+        except OSError as error:
+            found.append(" ".join([host, "port", str(port), "(" + (error.strerror or str(error)) + ")"]))
+    return found
+
+
 def environments():
     """Whether this Python can make environments."""
     try:
@@ -69,7 +82,7 @@ def first_process():
 
 
 def main():
-    """Answer the question of the command line: ``{"users": [...], "ports": [...], "programs": [...]}``."""
+    """Answer the question of the command line: of users, ports, programs and what is to be reached, each a list."""
     asked = json.loads(sys.argv[1])
     answer = {
         "time_s": time.time(),
@@ -84,6 +97,7 @@ def main():
         "users": {name: account(name) for name in asked["users"]},
         "ours": os.path.exists("/opt/cosched/current"),
         "taken": [port for port in asked["ports"] if taken(port)],
+        "unreached": unreached(asked["reach"]),
     }
     sys.stdout.write(json.dumps(answer) + "\n")
 

@@ -11,7 +11,10 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGES: Final[Mapping[str, Path]] = {
     "readme": ROOT / "README.md",
-    **{name: ROOT / f"docs/guide/{name}.md" for name in ("installation", "ansible", "operate", "desk", "runbooks")},
+    **{
+        name: ROOT / f"docs/guide/{name}.md"
+        for name in ("installation", "ansible", "operate", "keys", "desk", "runbooks")
+    },
 }
 #: The machine of the checkout, which has a network; and the same one on the network of the hosts.
 HERE, OVER_THERE = "here", "controller"
@@ -278,6 +281,67 @@ _ELSEWHERE: Final = (
     ),
 )  # fmt: skip
 
+_SIGN: Final = (
+    "cosched identity sign --authority office/authority --address head.example scheduler <scheduler.csr >scheduler.json"
+)
+_RENEW: Final = "cosched node renew desk1 desk2 --cluster office"
+_SCHEDULERS: Final = tuple(
+    _of("keys", "head", line)
+    for line in (
+        "cosched identity request scheduler --into /etc/cosched/identity --again >scheduler.csr",
+        _SIGN,
+        "cosched identity accept --kind scheduler --into /etc/cosched/identity --account cosched-scheduler"
+        " scheduler.json",
+    )
+)
+_BOTH_UP: Final = _set("head", "cosched nodes", sees=(_UP.format("desk1"), _UP.format("desk2")), until=True)
+#: What a step of another authority asks for: all renew.
+_ALL_RENEWED: Final = (*_SCHEDULERS, _of("keys", "head", _RENEW, bound_s=120, shown=0), _BOTH_UP)
+_OLDEST: Final = '$(awk \'$2 == "node" && $3 == "desk1" {print $1; exit}\' office/authority/issued)'
+
+_KEYS: Final = (
+    _of("keys", "head", "cosched identity list --authority office/authority", sees=("desk2",)),
+    _of("keys", "head", "cosched doctor"),
+    _of("keys", "head", _RENEW, bound_s=120),
+    _of("keys", "desk1", "cosched node request desk1 --again >desk1.csr"),
+    _set(HERE, "cp $HOSTS/desk1/root/root/desk1.csr $HOSTS/head/root/root/"),
+    _of("keys", "head", "cosched node sign desk1 desk1.csr --cluster office >desk1.json"),
+    _set(HERE, "cp $HOSTS/head/root/root/desk1.json $HOSTS/desk1/root/root/"),
+    _of("keys", "desk1", "cosched node accept desk1.json"),
+    *_SCHEDULERS,
+    _of("keys", "desk2", "cosched identity request --kind user --into ~/.config/cosched --again ada >ada.csr", "ada"),
+    _set(HERE, "cp $HOSTS/desk2/root/home/ada/ada.csr $HOSTS/head/root/root/"),
+    _of("keys", "head", "cosched identity sign --authority office/authority --kind user ada <ada.csr >ada.json"),
+    _set(HERE, "cp $HOSTS/head/root/root/ada.json $HOSTS/desk2/root/home/ada/"),
+    _of("keys", "desk2", "cosched identity accept --kind user --into ~/.config/cosched ada.json", "ada"),
+    _set("desk2", "cosched queue --server https://head.example:7420", "ada", until=True),
+    _of("keys", "head", "cosched identity revoke user ada --authority office/authority"),
+    _set("desk2", "cosched queue --server https://head.example:7420", "ada", status=1),
+    _of("keys", "head", "cosched identity revoke node desk1 --serial 41d2…", put={"41d2…": _OLDEST}),
+    _of("keys", "head", "cosched identity revoke node desk1 --serial …", put={"…": _OLDEST}),
+    _of("keys", "head", "cosched node add --again desk1", put={"desk1": "desk1 --cluster office"}, bound_s=120),
+    _BOTH_UP,
+    _of("keys", "head", "cosched identity rotate office/authority --begin"),
+    *_ALL_RENEWED,
+    _of("keys", "head", "cosched identity rotate office/authority --switch"),
+    *_ALL_RENEWED,
+    _of("keys", "head", "cosched identity rotate office/authority --finish"),
+    *_ALL_RENEWED,
+    _of(
+        "keys", "head",
+        "mkdir -m 700 /etc/cosched/next && cosched identity request scheduler --into /etc/cosched/next >scheduler.csr",
+    ),
+    _of("keys", "head", _SIGN),
+    _of("keys", "head", _RENEW, bound_s=120, shown=0),
+    _of("keys", "head", "cosched identity accept --kind scheduler --into /etc/cosched/next scheduler.json"),
+    _of("keys", "head", "cp -a --no-preserve=ownership /etc/cosched/next/. /etc/cosched/identity/"),
+    _of("keys", "head", "chown cosched-scheduler: /etc/cosched/identity/*.key && rm -r /etc/cosched/next"),
+    _of("keys", "head", "cosched identity rotate office/authority --finish"),
+    _of("keys", "head", _RENEW, bound_s=120, shown=0),
+    _BOTH_UP,
+    _set("head", "cosched submit -n 4 --wait job.sh", "ada", bound_s=120),
+)  # fmt: skip
+
 _RUNBOOKS: Final = (
     _of("runbooks", "head", "systemctl status cosched-scheduler", sees=(r"Active: active \(running\)",)),
     _of("runbooks", "head", "journalctl -u cosched-scheduler -n 50", sees=("msg|level",)),
@@ -464,6 +528,7 @@ PARTS: Final[Mapping[str, tuple[Act, ...]]] = {
     "desk": _DESK,
     "day by day": _DAY,
     "elsewhere": _ELSEWHERE,
+    "keys": _KEYS,
     "runbooks": _RUNBOOKS,
     "journal": _JOURNAL,
     "removal": _REMOVAL,
@@ -487,6 +552,7 @@ LEFT: Final[Mapping[str, tuple[str, ...]]] = {
     "takes a journal of an older format: tests/service/test_kept_journals.py puts such back": (
         "operate: cosched scheduler --restore /var/lib/cosched/scheduler/journal.db.formatN.TIME",
     ),
+    "lays out Debian's Prometheus and Grafana: ./run campaign monitoring-hosts plays it": ("keys: monitoring.yml",),
     "takes Debian's package sysstat, which an installation does not have": ("runbooks: iostat -x 1",),
     "names the program of a synthetic user, which a desk's unit runs": ("runbooks: cosched local-load",),
 }

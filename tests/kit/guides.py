@@ -7,7 +7,7 @@ from dataclasses import dataclass
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
 )
-#: ``$ ``, ``# ``, ``desk1# ``, ``head$ ``: the host, if it is named, and ``#`` for root.
+#: ``$ ``, ``# ``, ``desk1# ``, ``ada$ ``: the host or the user, if it is named, and ``#`` for root.
 _PROMPT = re.compile(r"(?P<host>[a-z][a-z0-9]*)?(?P<sign>[$#]) (?P<rest>.*)")
 _HERE = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 _COMMENT = re.compile(r"\s{2,}#\s.*$")
@@ -27,7 +27,7 @@ class Line:
     page: str
     number: int
     command: str
-    host: str = ""  # where the prompt names one
+    host: str = ""  # or the user, where the prompt names one
     root: bool = False  # the prompt is root's
     printed: tuple[str, ...] = ()  # the lines that the page shows below it
     in_text: bool = False

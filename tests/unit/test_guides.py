@@ -46,7 +46,7 @@ def test_lines_are_typed_by_the_account_and_on_the_host_that_the_prompt_names() 
         if line is None or line.in_text:
             continue
         assert not line.root or act.user == "root", act.line
-        assert line.host in {"", act.on}, act.line
+        assert line.host in {"", act.on, act.user}, act.line
 
 
 def test_no_command_stands_in_an_indented_block() -> None:

@@ -12,7 +12,7 @@ from typing import Final
 from kit.guides import Line
 
 from campaigns._guides_acts import HERE, OVER_THERE, ROOT, Act
-from campaigns._systemd_hosts import USER, SystemdHosts
+from campaigns._systemd_hosts import BOOT_S, USER, SystemdHosts
 
 HOSTS: Final = ("head", "desk1", "desk2", "desk3", "desk4")
 _RETRY_S: Final = 1.0
@@ -25,7 +25,7 @@ class Ground:
 
     def __init__(self, work: Path, base: Path, factor: float) -> None:
         """``factor`` multiplies all that is waited for."""
-        self.hosts = SystemdHosts(work / "hosts", base, HOSTS)
+        self.hosts = SystemdHosts(work / "hosts", base, HOSTS, boot_s=BOOT_S * factor)
         self._home, self._factor = work / "here", factor
         self._home.mkdir(exist_ok=True)
         for name in HOSTS:  # an ordinary user logs in as root does

@@ -29,7 +29,7 @@ USER = "ada"
 USER_UID = 2001
 HOME = Path("/", "home", USER)
 _IMAGE_S = 1800
-_BOOT_S = 120.0
+BOOT_S = 120.0
 _STOP_S = 30.0
 #: systemd-nspawn mounts the controllers of version 1 read-only; on a real machine root may write there.
 _WRITABLE = """\
@@ -84,9 +84,11 @@ class SystemdHosts:
     Hosts without a kernel of their own that an earlier run left in ``directory`` are gone on with.
     """
 
-    def __init__(self, directory: Path, base: Path, names: Sequence[str], kernels: Sequence[str] = ()) -> None:
-        """``kernels`` are those of the names whose hosts have a kernel of their own."""
-        self.directory, self._base = directory, base
+    def __init__(
+        self, directory: Path, base: Path, names: Sequence[str], kernels: Sequence[str] = (), boot_s: float = BOOT_S
+    ) -> None:
+        """``kernels`` are those of the names whose hosts have a kernel of their own; a host comes up in ``boot_s``."""
+        self.directory, self._base, self._boot_s = directory, base, boot_s
         self.addresses = {name: f"10.88.0.{11 + at}" for at, name in enumerate(names)}
         self._kernels = {name: Uml(directory / name, name, self.addresses[name], f"tap-{name}") for name in kernels}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -188,7 +190,7 @@ class SystemdHosts:
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
         log.close()
-        end_s = time.monotonic() + _BOOT_S
+        end_s = time.monotonic() + self._boot_s
         while True:
             with contextlib.suppress(RuntimeError, subprocess.TimeoutExpired):
                 self.at(name, "true", timeout_s=10)

@@ -74,32 +74,54 @@ def main() -> int:
 
 def _campaign(work: Path, given: argparse.Namespace) -> None:
     print(f"{work}", flush=True)
-    done_file = work / "done.jsonl"
-    done = Counter(done_file.read_text().splitlines()) if done_file.exists() else Counter()
+    done = Done(work / "done.jsonl")
     there = {(line.page, line.command): line for page, file in PAGES.items() for line in lines(page, file.read_text())}
     ground = Ground(work, image(given.image), given.factor)
-    rows = ["| part | lines of the guides | s |", "|---|---|---|"]
     try:
         for part, acts in PARTS.items():
-            if given.only and part not in given.only:
-                continue
-            begun_s, typed = time.monotonic(), 0
             for act in acts:
-                name = json.dumps([part, act.page, act.on, act.user, act.line])
-                if done[name]:
-                    done[name] -= 1
-                    continue
-                _take(ground, act, there.get((act.page, act.line)), work / "typed.log")
-                typed += bool(act.page)
-                with done_file.open("a") as file:
-                    file.write(f"{name}\n")
-            rows.append(f"| {part} | {typed} | {time.monotonic() - begun_s:.0f} |")
+                if (not given.only or part in given.only) and not done.before(part, act):
+                    done.add(part, act, _took_s(ground, act, there.get((act.page, act.line)), work / "typed.log"))
     finally:
         ground.hosts.close()
-        print("\n".join(rows), flush=True)
+        print(done.table(), flush=True)
 
 
-def _take(ground: Ground, act: Act, line: Line | None, log: Path) -> None:
+class Done:
+    """The acts that were taken, each with its seconds, in a file: a campaign goes on after them."""
+
+    def __init__(self, file: Path) -> None:
+        """The file of an earlier run, or one that is yet to be made."""
+        self._file = file
+        self._rows = [json.loads(row) for row in file.read_text().splitlines()] if file.exists() else []
+        self._left = Counter(json.dumps(row[:-1]) for row in self._rows)
+
+    def before(self, part: str, act: Act) -> bool:
+        """Whether an earlier run has taken an act; each time that it has, once."""
+        name = json.dumps([part, act.page, act.on, act.user, act.line])
+        self._left[name] -= 1
+        return self._left[name] >= 0
+
+    def add(self, part: str, act: Act, took_s: float) -> None:
+        """Note an act that was taken."""
+        self._rows.append([part, act.page, act.on, act.user, act.line, round(took_s, 1)])
+        with self._file.open("a") as file:
+            file.write(f"{json.dumps(self._rows[-1])}\n")
+
+    def table(self) -> str:
+        """How many lines of the guides each part has typed and how long it took, in Markdown."""
+        rows = ["| part | lines of the guides | s |", "|---|---|---|"]
+        for part in PARTS:
+            of_part = [row for row in self._rows if row[0] == part]
+            if of_part:
+                rows.append(
+                    f"| {part} | {sum(bool(row[1]) for row in of_part)} | {sum(row[-1] for row in of_part):.0f} |"
+                )
+        return "\n".join(rows)
+
+
+def _took_s(ground: Ground, act: Act, line: Line | None, log: Path) -> float:
+    """Take an act, and print it if it is a line of a guide. Raises :class:`Broken` where it does otherwise."""
     begun_s = time.monotonic()
     printed, wrong = ground.taken(act, line)
     took_s = time.monotonic() - begun_s
@@ -111,6 +133,7 @@ def _take(ground: Ground, act: Act, line: Line | None, log: Path) -> None:
         raise Broken(act.text)
     if act.page:
         print(f"  {act.page:<12} {act.user}@{act.on}: {act.text.splitlines()[0][:110]}  {took_s:.1f} s", flush=True)
+    return took_s
 
 
 if __name__ == "__main__":

@@ -146,7 +146,8 @@ _DESKS: Final = (
     _of("operate", "head", "cosched node add desk1 --cluster office", put={"desk1": "desk2"}, bound_s=120),
     _set("head", "cosched nodes", "ada", sees=(_UP.format("desk2"),), until=True),
     _of("operate", "head", "cosched doctor"),
-    _of("operate", "head", "cosched submit -n 2 --wait job.sh", "ada"),
+    _of("operate", "head", "cosched submit -n 5 --wait job.sh", "ada", put={"-n 5": "-n $((2 * $(nproc)))"}),
+    _set("head", "cosched logs $(cosched history -n 1 | tail -n 1 | cut -f 1)", "ada", sees=("^desk1$", "^desk2$")),
 )  # fmt: skip
 
 #: desk3 over ssh and by hand, desk4 whose host key is not known.
@@ -315,7 +316,10 @@ _KEYS: Final = (
     _set(HERE, "cp $HOSTS/head/root/root/ada.json $HOSTS/desk2/root/home/ada/"),
     _of("keys", "desk2", "cosched identity accept --kind user --into ~/.config/cosched ada.json", "ada"),
     _set("desk2", "cosched queue --server https://head.example:7420", "ada", until=True),
-    _of("keys", "head", "cosched identity revoke user ada --authority office/authority"),
+    _of(
+        "keys", "head", "cosched identity revoke user ada --authority office/authority", shown=0,
+        sees=("^user ada: revoked ",),
+    ),
     _set("desk2", "cosched queue --server https://head.example:7420", "ada", status=1),
     _of("keys", "head", "cosched identity revoke node desk1 --serial 41d2…", put={"41d2…": _OLDEST}),
     _of("keys", "head", "cosched identity revoke node desk1 --serial …", put={"…": _OLDEST}),
@@ -339,7 +343,7 @@ _KEYS: Final = (
     _of("keys", "head", "cosched identity rotate office/authority --finish"),
     _of("keys", "head", _RENEW, bound_s=120, shown=0),
     _BOTH_UP,
-    _set("head", "cosched submit -n 4 --wait job.sh", "ada", bound_s=120),
+    _set("head", "cosched submit -n $((2 * $(nproc))) --wait job.sh", "ada", bound_s=120),
 )  # fmt: skip
 
 _RUNBOOKS: Final = (

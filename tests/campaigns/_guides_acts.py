@@ -338,7 +338,7 @@ _KEYS: Final = (
     _of("keys", "head", _SIGN),
     _of("keys", "head", _RENEW, bound_s=120, shown=0),
     _of("keys", "head", "cosched identity accept --kind scheduler --into /etc/cosched/next scheduler.json"),
-    _of("keys", "head", "cp -a --no-preserve=ownership /etc/cosched/next/. /etc/cosched/identity/"),
+    _of("keys", "head", "cp -a --no-preserve=ownership /etc/cosched/next/* /etc/cosched/identity/"),
     _of("keys", "head", "chown cosched-scheduler: /etc/cosched/identity/*.key && rm -r /etc/cosched/next"),
     _of("keys", "head", "cosched identity rotate office/authority --finish"),
     _of("keys", "head", _RENEW, bound_s=120, shown=0),
@@ -407,7 +407,10 @@ _JOURNAL: Final = (
 #: By hand: desk1 as a node that could not be reached, the scheduler after its nodes.
 _REMOVAL: Final = (
     _set("head", "cosched node remove desk2 --cluster office", bound_s=120),
-    _of("installation", "desk2", "rm -r /var/lib/cosched /etc/cosched", put={"rm": "userdel cosched-agent && rm"}),
+    _of(
+        "installation", "desk2", "rm -r /var/lib/cosched /etc/cosched /run/cosched",
+        put={"rm": "userdel cosched-agent && rm"},
+    ),
     _set("head", "sed -i /^desk1/d .ssh/known_hosts"),
     _set("head", "cosched node remove desk1 --cluster office", bound_s=120, sees=("not tidied",)),
     *(
@@ -435,7 +438,7 @@ _REMOVAL: Final = (
             "rm -r /etc/cosched /var/lib/cosched /run/cosched",
         )
     ),
-    *(_set(name, "userdel cosched-agent; rm -rf /var/lib/cosched /etc/cosched; true") for name in ("desk3", "desk4")),
+    *(_set(name, "userdel cosched-agent; rm -rf /{var/lib,etc,run}/cosched; true") for name in ("desk3", "desk4")),
     *(_set(name, "rm -r /opt/cosched /usr/local/bin/cosched") for name in ("head", *DESKS)),
     *(_set(name, "! find /etc /run /var/lib -name '*cosched*' | grep .") for name in ("head", *DESKS)),
 )  # fmt: skip

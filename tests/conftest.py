@@ -20,6 +20,7 @@ import pytest
 from hypothesis.internal.conjecture import providers
 
 from space_scheduler.machine import blame
+from space_scheduler.service.core.journalled import JournalledCore
 
 pytest_plugins = ("kit.second_chance",)
 
@@ -48,6 +49,8 @@ SYSTEM_PACKAGES = {
     "xdotool": ("xdotool",),
     "xvfb": ("Xvfb",),
 }
+
+JournalledCore.compares = True
 
 # Tests interrupt what they start, and a child inherits what its parent ignores: SIGINT, in the background of a script.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -61,7 +61,7 @@ def requeue(machine: Machine, record: Record, event: AnyEvent) -> list[Instructi
     assert record.allocation is not None
     kill = machine.kill(record, record.reason, event)
     record.requeues = True
-    record.change = Change(record.allocation, sent=True)
+    machine.jobs.change(record, Change(record.allocation, sent=True), machine.now_us)
     machine.changing[record.job.id] = record
     machine.give_back(record, record.allocation)
     machine.jobs.release(record)
@@ -86,7 +86,7 @@ def answer(machine: Machine, record: Record, given: int, left: tuple[int, ...], 
 
 def defer(machine: Machine, record: Record, old: Allocation | None) -> None:
     """A job is to hold something else than it holds, and the host has not been told."""
-    record.change = Change(old, sent=False)
+    machine.jobs.change(record, Change(old, sent=False), machine.now_us)
     machine.changing[record.job.id] = record
 
 
@@ -110,12 +110,12 @@ def _send(machine: Machine, record: Record, event: AnyEvent) -> list[Instruction
     if lacks(machine, record.job, record.allocation.beyond(old or NOTHING)):
         return []
     if old is not None:
-        record.change = Change(old, sent=True)
+        machine.jobs.change(record, Change(old, sent=True), machine.now_us)
         resized = Resize(record.job.id, old, record.allocation, event, record.reason)
         if machine.rules.resize_cost_us and moves_data(record.job.shape, old, record.allocation):
             return [resized, *_moved(machine, record, old, event, machine.rules.resize_cost_us)]
         return [resized, *_moved(machine, record, old, event)]
-    record.change = None
+    machine.jobs.change(record, None, machine.now_us)
     del machine.changing[record.job.id]
     return _started(machine, record, event)
 
@@ -202,7 +202,7 @@ def paced(record: Record, event: AnyEvent, reason: Reason) -> RateChanged:
 
 def carried_out(machine: Machine, record: Record) -> None:
     """A job holds what it was to hold."""
-    record.change = None
+    machine.jobs.change(record, None, machine.now_us)
     del machine.changing[record.job.id]
     machine.changes.resized = True
 
@@ -245,7 +245,7 @@ def drop(machine: Machine, record: Record, event: AnyEvent) -> list[Instruction]
         return [Tell(record.job.id, FOREVER_US, event, reason)]
     new = record.allocation
     assert new is not None
-    record.change = None
+    machine.jobs.change(record, None, machine.now_us)
     del machine.changing[record.job.id]
     _hold(machine, record, old)
     if machine.nodes is not None:

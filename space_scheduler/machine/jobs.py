@@ -10,28 +10,44 @@ and is not in the queue.
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import TERMINAL, TRANSITIONS, Job, JobState
 from space_scheduler.machine.aside import Aside
 from space_scheduler.machine.events import Event
-from space_scheduler.machine.record import Record, UnknownJob
+from space_scheduler.machine.record import Change, Record, UnknownJob
 from space_scheduler.on_nodes import FIELDS, Field
 from space_scheduler.policy.order import Order
 from space_scheduler.policy.queue import Entry, JobQueue
+from space_scheduler.reasons import Reason
 
 #: (predicted end, job id, processors) of a job that holds processors.
 End = tuple[int, int, int]
 
 
+class Note(NamedTuple):
+    """A change of one job: it was ``was`` and is ``state`` now, for the reason that its record gave then.
+
+    ``was`` is None where it is new, and equal to ``state`` where it is in the same state and holds something else.
+    """
+
+    record: Record
+    was: JobState | None
+    state: JobState
+    at_us: int
+    reason: Reason
+    cause: Event | None
+
+
 class JobBook:
     """The live jobs. ``ends`` is in order of time; ``ranks`` counts the jobs that came, in order of arrival.
 
-    ``aside`` are those that the pass has set aside, with when and why.
+    ``aside`` are those that the pass has set aside, with when and why. ``notes`` are the changes of jobs since the host
+    drained them, in order; None, as in a simulation, where no host does.
     """
 
-    __slots__ = ("aside", "ends", "queue", "ranks", "records")
+    __slots__ = ("aside", "ends", "notes", "queue", "ranks", "records")
 
     def __init__(self, order: Order, alike_in: Collection[Field] = FIELDS) -> None:
         """``alike_in`` as for the queue: which fields make jobs alike."""
@@ -39,6 +55,7 @@ class JobBook:
         self.queue = JobQueue(order, alike_in)
         self.ends: list[End] = []
         self.aside = Aside()
+        self.notes: list[Note] | None = None
         self.ranks = 0
 
     def __getitem__(self, job_id: int) -> Record:
@@ -50,9 +67,10 @@ class JobBook:
 
     def enter(self, job: Job, now_us: int, cause: Event) -> None:
         """A new job waits."""
-        self.records[job.id] = Record(job, self.ranks, now_us, cause)
+        self.records[job.id] = record = Record(job, self.ranks, now_us, cause)
         self.queue.add(job, self.ranks)
         self.ranks += 1
+        self._note(record, None, now_us)
 
     def restore(self, record: Record) -> None:
         """Have a job again as it was."""
@@ -65,19 +83,38 @@ class JobBook:
         elif record.holds_processors:
             insort(self.ends, (record.end_us, job.id, record.procs))
 
-    def become(self, record: Record, state: JobState, now_us: int) -> None:
-        """One step of a job's life; what starts has its ``end_us`` and its ``allocation`` already.
+    def become(
+        self, record: Record, state: JobState, now_us: int, reason: Reason | None = None, cause: Event | None = None
+    ) -> None:
+        """Move a job to another state; what starts has its ``end_us`` and its ``allocation`` already.
 
+        ``reason`` and ``cause`` are of the decision that moved it; None: a report did, or the record has them already.
         Raises ``IllegalTransition`` with the job's story, and nothing has changed then.
         """
+        was = record.state
         try:
-            move = STEPS[record.state][state]
+            move = STEPS[was][state]
         except KeyError:
             raise record.illegal(state, now_us) from None
         record.state = state
         record.story += ((now_us, state),)
+        if reason is not None:
+            record.decided(reason, now_us, cause)
         if move is not None:
             move(self, record)
+        self._note(record, was, now_us)
+
+    def _note(self, record: Record, was: JobState | None, now_us: int) -> None:
+        if self.notes is not None:
+            self.notes.append(Note(record, was, record.state, now_us, record.reason, record.cause))
+
+    def drain(self) -> list[Note]:
+        """The changes of jobs since the last call, in order; none where they are not kept."""
+        notes = self.notes
+        if not notes:
+            return []
+        self.notes = []
+        return notes
 
     def wait_again(self, record: Record, job: Job) -> None:
         """A job that has become queued again holds and is promised nothing, and waits as ``job`` from now on."""
@@ -98,6 +135,11 @@ class JobBook:
         self._forget_end(record)
         record.allocation = allocation
         insort(self.ends, (record.end_us, record.job.id, record.procs))
+
+    def change(self, record: Record, change: Change | None, now_us: int) -> None:
+        """Note that what a job is to hold is not what it holds; None: it is again."""
+        record.change = change
+        self._note(record, record.state, now_us)
 
     def release(self, record: Record) -> None:
         """By rule a job holds nothing more, though nobody has said that it has ended."""

@@ -53,8 +53,7 @@ def submitted(machine: Machine, event: ev.JobSubmitted) -> list[Instruction]:
 def held(machine: Machine, event: ev.JobHeld) -> list[Instruction]:
     """A job leaves the queue until it is released."""
     record, aside = machine.jobs[event.job_id], event.job_id in machine.jobs.aside
-    machine.jobs.become(record, JobState.HELD, machine.now_us)
-    record.decided(HELD, machine.now_us, event)
+    machine.jobs.become(record, JobState.HELD, machine.now_us, HELD, event)
     _withdrawn(machine, record, event, known=not aside)
     return []
 
@@ -64,8 +63,7 @@ def released(machine: Machine, event: ev.JobReleased) -> list[Instruction]:
     record = machine.jobs[event.job_id]
     if record.state is not JobState.HELD:  # what starts waits again for another reason
         raise record.illegal(JobState.QUEUED, machine.now_us)
-    machine.jobs.become(record, JobState.QUEUED, machine.now_us)
-    record.decided(RELEASED, machine.now_us, event)
+    machine.jobs.become(record, JobState.QUEUED, machine.now_us, RELEASED, event)
     machine.trigger = event
     if event.job_id in machine.jobs.aside:
         machine.changes.due = True
@@ -200,8 +198,7 @@ def cannot_end(machine: Machine, event: ev.JobCannotEnd) -> list[Instruction]:
     if record.state is not JobState.RUNNING or record.released:
         return []  # it was cancelled meanwhile, or is not held any more
     told = holdings.drop(machine, record, event) if record.awaits else []
-    machine.jobs.become(record, JobState.ENDING, machine.now_us)
-    record.decided(Reason(Why.CANNOT_END, node=event.node), machine.now_us, event)
+    machine.jobs.become(record, JobState.ENDING, machine.now_us, Reason(Why.CANNOT_END, node=event.node), event)
     return told
 
 

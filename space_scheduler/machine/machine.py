@@ -137,10 +137,9 @@ class Machine:
 
     def wait_again(self, record: Record, job: Job, reason: Reason, event: AnyEvent | Event) -> None:
         """A job is queued again, as ``job`` from now on, and holds nothing."""
-        self.jobs.become(record, JobState.QUEUED, self.now_us)
+        self.jobs.become(record, JobState.QUEUED, self.now_us, reason, event)
         self.vacate(record)
         self.jobs.wait_again(record, job)
-        record.decided(reason, self.now_us, event)
         self.trigger = event
         self.changes.submitted.append(job)
 
@@ -152,9 +151,8 @@ class Machine:
 
     def kill(self, record: Record, reason: Reason, event: AnyEvent) -> Kill:
         """A job is to be ended; it holds what it holds until it is."""
-        self.jobs.become(record, JobState.ENDING, self.now_us)
+        self.jobs.become(record, JobState.ENDING, self.now_us, reason, event)
         self.jobs.aside.drop(record.job.id)
-        record.decided(reason, self.now_us, event)
         return Kill(record.job.id, event, reason)
 
     # what the coming pass is told of

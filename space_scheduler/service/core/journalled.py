@@ -7,7 +7,9 @@ doubt, the state is built again from the journal.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -21,6 +23,7 @@ from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.explain import promise_to_come
 from space_scheduler.machine.instructions import Instruction, Kill, Resize, SetAside, Start, Tell
+from space_scheduler.machine.jobs import Note
 from space_scheduler.machine.record import Record, UnknownJob
 from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.machine.turns import SavedTurns
@@ -50,6 +53,8 @@ OVERDUE_AFTER_US: Final = 5 * US_PER_S
 #: Snapshots in the time for which events are kept, at least: they are dropped from one to the next.
 _SNAPSHOTS_KEPT: Final = 4
 WAITING: Final = frozenset({JobState.QUEUED, JobState.HELD})
+#: The states of jobs that hold nodes.
+_HOLDING: Final = frozenset({JobState.STARTING, JobState.RUNNING, JobState.ENDING})
 #: The states that the core decides.
 _DECIDED: Final = frozenset({JobState.QUEUED, JobState.HELD, JobState.STARTING, JobState.ENDING})
 
@@ -72,8 +77,22 @@ class Most(msgspec.Struct, frozen=True):
             raise QueueFull(f"{total} jobs wait already, as many as may (max_queued)")
 
 
+@dataclass(slots=True)
+class _Moved:
+    """What one event has changed of a job: its states, in order, and its start."""
+
+    record: Record
+    notes: list[Note] = field(default_factory=list)
+    start: Start | None = None
+
+
 class JournalledCore:
-    """The scheduler's state, its journal, and what the service knows of every live job."""
+    """The scheduler's state, its journal, and what the service knows of every live job.
+
+    ``compares``: whether each commit asserts that the two agree, as tests have it; it costs in proportion to the jobs.
+    """
+
+    compares: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -122,6 +141,7 @@ class JournalledCore:
             self.waiting = Counter(record.user for record in self.records.values() if record.state in WAITING)
             self.ended = self.journal.ended()
         self.state, self.timer_us = found.state(self.policy, self.rules), found.timer_us
+        self.state.machine.jobs.notes = []
         if problem := differing(self.state, self.records):
             raise JournalRefused(f"journal {self.journal.path}: it contradicts itself: {problem}")
         self._snapshot_seq, self._snapshot_us = found.snapshot_seq, self.journal.snapshot_us
@@ -153,6 +173,10 @@ class JournalledCore:
                 found[job_id] = record.allocation
         return found
 
+    def difference(self) -> str:
+        """How the core's jobs differ from the service's records of them; empty when they agree."""
+        return differing(self.state, self.records)
+
     @property
     def staged(self) -> bool:
         """Whether there is anything to commit."""
@@ -173,6 +197,8 @@ class JournalledCore:
             if not record.alive and job_id in self.records:
                 del self.records[job_id]
                 self.ended[record.state] = self.ended.get(record.state, 0) + 1
+        if self.compares:
+            assert not (wrong := self.difference()), wrong
         return committed
 
     def save_if_due(self, now_us: int | None = None, *, now: bool = False) -> None:
@@ -265,7 +291,6 @@ class JournalledCore:
         new: JobRecord | None = None,
     ) -> Committed:
         """Take in one event. Raises as ``SchedulerState.handle`` does."""
-        before = self._touched_by(event)
         instructions = self.state.handle(event, now_us)
         decision = self.state.decision() if isinstance(event, ev.Boundary) else None
         if new is not None:
@@ -273,13 +298,9 @@ class JournalledCore:
             self.records[new.id] = new
             self._count(new, 1)
         seq = self.journal.seq + len(self._entries) + 1
-        ids = sorted({*before, *(job_id for each in instructions if (job_id := _job_of(each)) is not None)})
-        if new is not None:
-            ids = [new.id]
-        steps: list[tuple[int, str, Transition]] = []
-        for job_id in ids:
-            record = before.get(job_id) or self.state.records[job_id]
-            steps += self._follow(record, seq, event, note, facts, instructions)
+        steps = self._follow(self._moved(instructions), seq, event, note)
+        if facts is not None:
+            self._report(event.job_id, facts)  # type: ignore[attr-defined]
         entry = Entry(
             seq=seq,
             now_us=now_us,
@@ -326,6 +347,7 @@ class JournalledCore:
             raise Failed(f"policy {name} cannot order the queue: {type(error).__name__}: {error}") from error
         if rules != self.rules:
             state.rules_changed()
+        state.machine.jobs.notes = []
         self.state, self.policy, self.rules = state, policy, rules
         committed = self.take_in(ev.RulesChanged(name, order), now_us)
         self._chosen.append(Chosen(committed.seq, name, order, rules))
@@ -337,56 +359,62 @@ class JournalledCore:
             raise UnknownJob(job_id)
         self._put(msgspec.structs.replace(record, facts=record.facts.merged(facts)))
 
-    def _touched_by(self, event: ev.Event) -> dict[int, Record]:
-        """The core's records of jobs that the event itself may change; those a pass changes are in instructions."""
-        if isinstance(event, ev.JobSubmitted | ev.Boundary | ev.TimerDue):
-            return {}
-        job_id = getattr(event, "job_id", None)
-        if job_id is None:  # about nodes
-            return {record.job.id: record for record in self.state.holding()}
-        record = self.state.records.get(job_id)
-        return {job_id: record} if record else {}
+    def _moved(self, instructions: Sequence[Instruction]) -> dict[int, _Moved]:
+        """What has changed of each job: the notes of the book and the instructions about it, by number."""
+        moved: dict[int, _Moved] = {}
+        for note in self.state.machine.jobs.drain():
+            job_id = note.record.job.id
+            found = moved.get(job_id) or moved.setdefault(job_id, _Moved(note.record))
+            if note.was is not note.state:
+                found.notes.append(note)
+        for each in instructions:
+            if (about := _job_of(each)) is not None:
+                found = moved.get(about) or moved.setdefault(about, _Moved(self.state.records[about]))
+                if isinstance(each, Start):
+                    found.start = each
+        return dict(sorted(moved.items()))
 
     def _follow(
-        self, record: Record, seq: int, event: ev.Event, note: str, facts: Facts | None, instructions: list[Instruction]
+        self, moved: Mapping[int, _Moved], seq: int, event: ev.Event, note: str
     ) -> list[tuple[int, str, Transition]]:
-        """Bring the service's record of a job up to the core's; gives the steps it has made."""
-        kept = self.records[record.job.id]
-        mine = [each for each in instructions if _job_of(each) == kept.id]
-        start = next((each for each in mine if isinstance(each, Start)), None)
-        new_steps = record.story[len(kept.history) :]
-        steps = []
-        was = kept.state.value if kept.history else ""
-        for at_us, state in new_steps:
-            cause = record.cause or event if state in _DECIDED else event
-            steps.append((kept.id, was, Transition(seq, at_us, state, _reason(record, state), caused(cause), note)))
-            was = state.value
-        changes: dict[str, object] = {}
-        if again := kept.allocation is not None and record.allocation is None and record.state is JobState.QUEUED:
-            changes |= {"job": record.job, "allocation": None, "limit_us": None, "start_us": None}
-            changes |= {"facts": msgspec.structs.replace(kept.facts, peers=None), "reshaped": ()}
-        if steps:
-            changes["history"] = (*kept.history, *(step for _, _, step in steps))
-            changes["state"] = record.state
-        if start is not None:
-            changes |= {"limit_us": start.limit_us, "attempt": kept.attempt + 1}
-        if not again and (held := record.holds) != kept.allocation:
-            changes["allocation"] = held
-            if kept.allocation is not None and held is not None:
-                reshaped = Reshaped(self.state.machine.now_us, held.processes, held.procs, record.reason)
-                changes["reshaped"] = (*kept.reshaped, reshaped)[-MOST_RESHAPED:]
-        for at_us, state in new_steps:
-            if state is JobState.RUNNING:
-                changes["start_us"] = at_us
-            elif state in TERMINAL:
-                changes["end_us"] = at_us
-        if record.promise_us != kept.promised_us:
-            changes["promised_us"] = record.promise_us
-        if facts is not None and not again and getattr(event, "job_id", None) == kept.id:
-            changes["facts"] = kept.facts.merged(facts)
-        if changes:
-            self._put(msgspec.structs.replace(kept, **changes))
+        """Bring the service's records up to the book's; gives the steps that jobs have made."""
+        steps: list[tuple[int, str, Transition]] = []
+        for job_id, each in moved.items():
+            kept, record = self.records[job_id], each.record
+            made = [_transition(one, seq, event, note) for one in each.notes]
+            changes: dict[str, object] = {}
+            if again := any(one.state is JobState.QUEUED and one.was in _HOLDING for one in each.notes):
+                changes |= {"job": record.job, "allocation": None, "limit_us": None, "start_us": None}
+                changes |= {"facts": msgspec.structs.replace(kept.facts, peers=None), "reshaped": ()}
+            if made:
+                changes["history"] = (*kept.history, *made)
+                changes["state"] = record.state
+            if each.start is not None:
+                changes |= {"limit_us": each.start.limit_us, "attempt": kept.attempt + 1}
+            before = None if again else kept.allocation
+            if (held := record.holds) != before:
+                changes["allocation"] = held
+                if before is not None and held is not None:
+                    reshaped = Reshaped(self.state.machine.now_us, held.processes, held.procs, record.reason)
+                    changes["reshaped"] = (*kept.reshaped, reshaped)[-MOST_RESHAPED:]
+            for one in made:
+                if one.state is JobState.RUNNING:
+                    changes["start_us"] = one.now_us
+                elif one.state in TERMINAL:
+                    changes["end_us"] = one.now_us
+            if record.promise_us != kept.promised_us:
+                changes["promised_us"] = record.promise_us
+            if changes:
+                self._put(msgspec.structs.replace(kept, **changes))
+            was = ("" if one.was is None else one.was.value for one in each.notes)
+            steps += zip(repeat(job_id), was, made, strict=False)
         return steps
+
+    def _report(self, job_id: int, facts: Facts) -> None:
+        """Merge what nodes have said of a job in the event that was taken in, unless it waits again by it."""
+        record = self._changed.get(job_id) or self.records[job_id]
+        if record.state not in WAITING:
+            self._put(msgspec.structs.replace(record, facts=record.facts.merged(facts)))
 
     def _put(self, record: JobRecord) -> None:
         self._changed[record.id] = record
@@ -492,10 +520,16 @@ def _job_of(instruction: Instruction) -> int | None:
     return instruction.job_id if isinstance(instruction, Resize | Kill | Tell | SetAside) else None
 
 
-def _reason(record: Record, state: JobState) -> Reason | None:
+def _transition(note: Note, seq: int, event: ev.Event, words: str) -> Transition:
+    """A step of a job for its history. ``words``: what the one that posted the event had to say."""
+    cause = note.cause or event if note.state in _DECIDED else event
+    return Transition(seq, note.at_us, note.state, _reason(note), caused(cause), words)
+
+
+def _reason(note: Note) -> Reason | None:
     """The decision's reason for a step, where it was the core's; most ends are what nodes report."""
-    if state is JobState.CANCELLED:
+    if note.state is JobState.CANCELLED:
         return CANCELLED
-    if state in _DECIDED or (state is JobState.NODE_LOST and record.reason.why in _LOST):
-        return record.reason
+    if note.state in _DECIDED or (note.state is JobState.NODE_LOST and note.reason.why in _LOST):
+        return note.reason
     return None

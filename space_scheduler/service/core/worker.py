@@ -156,6 +156,10 @@ class Worker:
             case fx.Say(level, text, error):
                 _log.log(level, "%s", text, exc_info=error)
             case fx.PackSnapshot():
+                if wrong := self._core.difference():
+                    _log.error(
+                        "the scheduler's two records of its jobs differ, and a start may refuse the journal: %s", wrong
+                    )
                 self._packing = self._packer.submit(packed, self._core.photograph())
                 self._packing.add_done_callback(lambda _: self._inbox.put(None))
             case fx.WriteSnapshot():

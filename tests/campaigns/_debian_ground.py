@@ -52,7 +52,7 @@ int main(int argc, char **argv) {
 #: Job scripts by name: what ends by itself, what waits for a file, and what computes until there is that file.
 _SCRIPTS: Final = {
     "once": "exec mpirun ./ranks\n",
-    "waits": f"exec mpirun ./ranks {HOME}/go\n",
+    "waits": "exec mpirun ./ranks $1\n",
     "burns": f"while [ ! -e {HOME}/go ]; do :; done; echo burnt\n",
     "holds": f"echo held >/dev/shm/kept; while [ ! -e {HOME}/go ]; do sleep 1; done; cat /dev/shm/kept\n",
 }

@@ -26,13 +26,13 @@ _RESIDUE: Final = (
 )
 #: What a removal is compared by: files with sizes and owners, accounts, units, control groups, processes.
 _STATE: Final = r"""
-skip='/home /opt /root /srv /tmp /var/cache /var/log /var/tmp /var/lib/systemd /etc/.updated /var/.updated'
+skip="$HOME {HOME} /opt /srv /tmp /var/cache /var/log /var/tmp /var/lib/systemd /etc/.updated /var/.updated"
 find / -xdev $(printf -- '-path %s -prune -o ' $skip) ! -type d -printf '%p %s %u\n' | sort
 getent passwd; getent group
 systemctl list-unit-files --no-legend | awk '{print $1, $2}'
 find /etc /run /sys/fs/cgroup /usr/local /var/lib -name '*cosched*'
 ps -eo args= | grep '[c]osched' || true
-"""
+""".replace("{HOME}", str(HOME))
 
 
 def one_host(ground: Ground) -> None:
@@ -139,13 +139,14 @@ def seated(ground: Ground) -> None:
 def folded(ground: Ground) -> None:
     """A job of two ranks is folded to one CPU where the next in order needs three of four, and unfolded after it."""
     ground.up(HEAD, DESK)
-    ground.head.at("cosched policy set fjt1+bfm")
+    _everywhere(ground, f"rm -f {_GO}*")
+    _settings(ground, "s/^policy: easy/policy: fjt1+bfm/")
     short = ground.submit(f"-n 2 --time 2h waits.sh {_GO}")
     ground.runs(short)
     next_one = ground.submit("-n 3 --time 30min once.sh")
     beside = ground.submit(f"-n 2 --time 1h waits.sh {_GO}-beside")
     ground.runs(beside)
-    at = {number: ground.machines[ground.job(number)["nodes"][0]["node"]] for number in (short, beside)}
+    at = {number: ground.machines[ground.job(number)["nodes"][0]["name"]] for number in (short, beside)}
     look = f"cat {_JOBS}/job-{beside}.1/cpuset.cpus.effective"
 
     def cpus() -> str:
@@ -158,7 +159,7 @@ def folded(ground: Ground) -> None:
     ground.until(lambda: cpus() == "0-1", "the job has both CPUs again")
     at[beside].at(f"touch {_GO}-beside")
     ground.output(beside)
-    ground.head.at("cosched policy set easy")
+    _settings(ground, "s/^policy: .*/policy: easy/")
     _everywhere(ground, f"rm -f {_GO}*")
 
 
@@ -181,6 +182,12 @@ def owned(ground: Ground) -> None:
     ground.until(lambda: told() == ("away", False), "the desk is away again", base_s=60)
 
 
+def _settings(ground: Ground, change: str) -> None:
+    """Change ``cluster.yaml`` by a script of sed, and start the scheduler anew."""
+    ground.head.at(f"sed -i '{change}' /etc/cosched/cluster.yaml; systemctl restart cosched-scheduler", base_s=30)
+    ground.until(lambda: set(ground.nodes().values()) == {"up"}, "all nodes are up", base_s=60)
+
+
 def _everywhere(ground: Ground, line: str) -> list[str]:
     """The output of a line of root's shell on each host."""
     return [machine.at(line) for machine in ground.machines.values()]
@@ -195,12 +202,7 @@ def _told(ground: Ground, name: str) -> dict[str, Any]:
 def coscheduled(ground: Ground) -> None:
     """Twenty jobs over both hosts under ccs, an owner at the second desk: verified, its contract kept, no residue."""
     ground.up(HEAD, DESK)
-    ground.head.at(
-        "sed -i 's/^  mpl: 1 /  mpl: 2 /' /etc/cosched/cluster.yaml\n"
-        "printf 'place: spread\\ncoscheduling: {mode: ccs}\\n' >>/etc/cosched/cluster.yaml\n"
-        "systemctl restart cosched-scheduler",
-        base_s=30,
-    )
+    _settings(ground, "s/^  mpl: 1 /  mpl: 2 /; $ a place: spread\\ncoscheduling: {mode: ccs}")
     for name, machine in ground.machines.items():
         etc = ASIDE["etc"] if name == HEAD else "/etc/cosched"
         machine.at(
@@ -290,7 +292,7 @@ def removed(ground: Ground) -> None:
     """What the guide removes by hand, desks first (Installation, Directories and files), leaves nothing."""
     ground.up(HEAD, DESK)
     for name in (DESK, HEAD):
-        ground.head.at(f"cd /root; cosched node remove --no-ssh --cluster office {name}", base_s=20)
+        ground.head.at(f"cd ~; cosched node remove --no-ssh --cluster office {name}", base_s=20)
         places = " ".join(ASIDE.values()) if name == HEAD else "/etc/cosched /var/lib/cosched /run/cosched"
         ground.machines[name].at(
             "set -e; cosched desk end all\n"

@@ -1,10 +1,12 @@
 """What this machine is, in a few words: its size, and what runs it."""
 
 import os
+import subprocess
 from pathlib import Path
 from typing import Final
 
 _SYSTEMD: Final = Path("/run/systemd/system")
+_ANSWER_S: Final = 10.0
 _MOUNT: Final = Path("/sys/fs/cgroup")
 
 
@@ -21,6 +23,18 @@ def memory_bytes() -> int:
 def has_systemd() -> bool:
     """Whether systemd runs this machine."""
     return _SYSTEMD.is_dir()
+
+
+def shuts_down() -> bool:
+    """Whether systemd is taking this machine down, to power it off or to start it anew."""
+    if not has_systemd():
+        return False
+    asked = ["systemctl", "is-system-running"]
+    try:
+        state = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return state.stdout.strip() == b"stopping"
 
 
 def gives_slices() -> bool:

@@ -4,16 +4,19 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from kit.guards import RealGuard, alive, places
 from kit.visits import apart, children, ended, group_of, own_side
 from kit.waiting import wait_for
 
-from cosched.linux import files
+from cosched.linux import files, machine
 from cosched.linux.cgroup_visit import visiting
 from cosched.linux.cgroups import ENDINGS, VISITORS, Cgroups
-from node_agent.guard.supervisor import _Reaper
+from node_agent.guard.records import Records
+from node_agent.guard.supervisor import _attend, _Reaper
 
 
 @pytest.fixture
@@ -149,3 +152,32 @@ def test_a_supervisor_whose_guard_was_killed_reaps_on_a_visit_too(make_guard) ->
     (guard.work / "go").touch()
     assert guard.event("exited", job=1)["status"] == 5
     assert any((place / VISITORS).is_dir() for place in visited(guard))
+
+
+def test_end_while_the_machine_shuts_down_is_not_recorded(
+    groups: Cgroups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job has lost its node then: a script that systemd ends has not failed by itself."""
+    groups.create("job-1.1", None, 512)
+    shutdown, records_fd = tmp_path / "shutdown", os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    records, looked = Records(records_fd), tmp_path / "looked"
+
+    def shuts_down() -> bool:
+        looked.touch()
+        return shutdown.exists()
+
+    monkeypatch.setattr(machine, "shuts_down", shuts_down)
+    plan: Any = SimpleNamespace(job=1, attempt=1, n=0, group="job-1.1", oom_kills=0, boot_id="boot")
+    shutdown.touch()
+    supervisor_pid = os.fork()
+    if supervisor_pid == 0:
+        _attend(plan, ended(1), None, groups, records, os.open("/dev/null", os.O_WRONLY))
+        os._exit(0)
+    wait_for(looked.exists, "the question whether the machine shuts down")
+    assert records.exit(1, 1, 0) is None
+    shutdown.unlink()
+    os.waitpid(supervisor_pid, 0)
+    found = records.exit(1, 1, 0)
+    assert found is not None
+    assert (found["status"], found["cause"]) == (1, "own")
+    os.close(records_fd)

@@ -28,7 +28,6 @@ _MAX_SCRIPT_BYTES: Final = 16 << 20
 _PIECE_BYTES: Final = 1 << 20
 _LAST_FD: Final = 1 << 20
 _BETWEEN_VISITS_S: Final = 0.1
-_SHUTDOWN_LOOK_S: Final = 0.5
 #: Reaped in one visit. A job may make orphans faster than they are reaped.
 _MOST_A_VISIT: Final = 64
 _ENDED_BEFORE: Final = json.dumps({"error": "unrun", "message": "it was ended before the command began"})
@@ -193,8 +192,9 @@ def _attend(
         if status is None:
             return None
         record = _record(plan, pid, child.start_ticks if child else -1, status, cgroups, records)
-        while status and machine.shuts_down():  # systemd ends jobs then: that end is the node's, not the command's own
-            time.sleep(_SHUTDOWN_LOOK_S)
+        if status and machine.shuts_down():  # systemd ends jobs then: that end is the node's, not the command's own
+            while True:  # until systemd kills this process too; from its last stage on it answers no question
+                signal.pause()
         with contextlib.suppress(OSError):  # a full disk: the guard hears it all the same
             records.write_exit(plan.job, plan.attempt, plan.n, record)
         _tell(report_fd, {"exited": record})

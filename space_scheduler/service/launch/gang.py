@@ -271,7 +271,11 @@ class Gang:
         return self._finished()
 
     def lost(self, node: str, message: str) -> list[Action]:
-        """A node is gone, or has forgotten the job."""
+        """A node is gone, or has forgotten the job.
+
+        Ranks that vanish make a script fail: what was taken for its own failure, while the job was still being ended on
+        this node, is the node's loss.
+        """
         if self.phase is Phase.OVER or self.node_phases[node] in (NodePhase.GONE, NodePhase.EMPTY):
             return []
         if self.node_phases[node] is NodePhase.LEAVING and self.phase is Phase.RUNNING:
@@ -281,7 +285,8 @@ class Gang:
             return self._launch_failed(message, (node,), "lost")
         if self.phase is Phase.RUNNING:
             return self._end(Verdict(JobState.NODE_LOST, message, node))
-        if self._begins_anew or (self._verdict is None and node == self.first):
+        failed_elsewhere = self._verdict is not None and self._verdict.outcome is JobState.FAILED and node != self.first
+        if self._begins_anew or failed_elsewhere or (self._verdict is None and node == self.first):
             self._verdict = Verdict(JobState.NODE_LOST, message, node)
         return self._finished()
 

@@ -12,7 +12,7 @@ from kit.guards import RealGuard, alive, places
 from kit.visits import apart, children, ended, group_of, own_side
 from kit.waiting import wait_for
 
-from cosched.linux import files, machine
+from cosched.linux import files, machine, process
 from cosched.linux.cgroup_visit import visiting
 from cosched.linux.cgroups import ENDINGS, VISITORS, Cgroups
 from node_agent.guard.records import Records
@@ -154,30 +154,31 @@ def test_a_supervisor_whose_guard_was_killed_reaps_on_a_visit_too(make_guard) ->
     assert any((place / VISITORS).is_dir() for place in visited(guard))
 
 
+@pytest.mark.parametrize("down", [True, False])
 def test_end_while_the_machine_shuts_down_is_not_recorded(
-    groups: Cgroups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    groups: Cgroups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, down: bool
 ) -> None:
     """The job has lost its node then: a script that systemd ends has not failed by itself."""
     groups.create("job-1.1", None, 512)
-    shutdown, records_fd = tmp_path / "shutdown", os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
-    records, looked = Records(records_fd), tmp_path / "looked"
+    records_fd, looked = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY), tmp_path / "looked"
+    records = Records(records_fd)
 
     def shuts_down() -> bool:
         looked.touch()
-        return shutdown.exists()
+        return down
 
     monkeypatch.setattr(machine, "shuts_down", shuts_down)
     plan: Any = SimpleNamespace(job=1, attempt=1, n=0, group="job-1.1", oom_kills=0, boot_id="boot")
-    shutdown.touch()
     supervisor_pid = os.fork()
     if supervisor_pid == 0:
         _attend(plan, ended(1), None, groups, records, os.open("/dev/null", os.O_WRONLY))
         os._exit(0)
     wait_for(looked.exists, "the question whether the machine shuts down")
-    assert records.exit(1, 1, 0) is None
-    shutdown.unlink()
+    if down:
+        os.kill(supervisor_pid, signal.SIGTERM)  # as systemd does before it kills
+        wait_for(lambda: process.stat_of(supervisor_pid).state == "S", "the supervisor to wait for its own end")
+        os.kill(supervisor_pid, signal.SIGKILL)
     os.waitpid(supervisor_pid, 0)
     found = records.exit(1, 1, 0)
-    assert found is not None
-    assert (found["status"], found["cause"]) == (1, "own")
+    assert (found and found["status"]) == (None if down else 1)
     os.close(records_fd)

@@ -182,7 +182,7 @@ def test_a_host_becomes_a_node_runs_a_job_and_ceases_to_be_one(office: Office) -
     script = office.base / "job.sh"
     script.write_text(f"#!/bin/sh\necho there > {mark}\nexec sleep 7345\n")
     script.chmod(0o755)
-    sent = office.cosched("submit", "--server", office.server, "--json", script)
+    sent = office.cosched("submit", "--server", office.server, "--directory", "/", "--json", script)
     assert sent.returncode == 0, sent.stderr
     job_id = json.loads(sent.stdout)["job_id"]
     wait_for(mark.exists, "the job to run")

@@ -193,7 +193,8 @@ def _attend(
             return None
         record = _record(plan, pid, child.start_ticks if child else -1, status, cgroups, records)
         if status and machine.shuts_down():  # systemd ends jobs then: that end is the node's, not the command's own
-            while True:  # until systemd kills this process too; from its last stage on it answers no question
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # systemd's last stage waits for what does not end by it
+            while True:  # not asked again: in that stage systemd answers no question
                 signal.pause()
         with contextlib.suppress(OSError):  # a full disk: the guard hears it all the same
             records.write_exit(plan.job, plan.attempt, plan.n, record)

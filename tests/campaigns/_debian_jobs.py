@@ -274,7 +274,7 @@ def rebooted(ground: Ground) -> None:
             list(pool.map(lambda host: host.reboot(), hosts))
         ground.until(lambda: set(ground.nodes().values()) == {"up"}, "both nodes are up", base_s=60)
         ground.runs(across)
-    print(f"  {[each['what'] for each in ground.job(across)['history']]}", flush=True)
+    print(f"  {[each['state'] for each in ground.job(across)['history']]}", flush=True)
     _everywhere(ground, f"touch {_GO}")
     ground.verified(across, sorted((HEAD, DESK)))
     ground.verified(queued, ground.places(HEAD, DESK))

@@ -12,7 +12,7 @@ from kit.guards import RealGuard, alive, places
 from kit.visits import apart, children, ended, group_of, own_side
 from kit.waiting import wait_for
 
-from cosched.linux import files, machine, process
+from cosched.linux import files, machine
 from cosched.linux.cgroup_visit import visiting
 from cosched.linux.cgroups import ENDINGS, VISITORS, Cgroups
 from node_agent.guard.records import Records
@@ -174,11 +174,16 @@ def test_end_while_the_machine_shuts_down_is_not_recorded(
         _attend(plan, ended(1), None, groups, records, os.open("/dev/null", os.O_WRONLY))
         os._exit(0)
     wait_for(looked.exists, "the question whether the machine shuts down")
-    if down:
-        os.kill(supervisor_pid, signal.SIGTERM)  # as systemd does before it kills
-        wait_for(lambda: process.stat_of(supervisor_pid).state == "S", "the supervisor to wait for its own end")
-        os.kill(supervisor_pid, signal.SIGKILL)
-    os.waitpid(supervisor_pid, 0)
+
+    def has_ended() -> bool:
+        """After another SIGTERM, where the machine shuts down: systemd would wait for long before it kills."""
+        if down:
+            os.kill(supervisor_pid, signal.SIGTERM)
+        return os.waitid(os.P_PID, supervisor_pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    wait_for(has_ended, "the supervisor to end")
+    status = os.waitstatus_to_exitcode(os.waitpid(supervisor_pid, 0)[1])
+    assert status == (-signal.SIGTERM if down else 0)
     found = records.exit(1, 1, 0)
     assert (found and found["status"]) == (None if down else 1)
     os.close(records_fd)

@@ -48,7 +48,7 @@ class Lookup(Protocol):
         """By its cgroup alone."""
 
     async def attempt_of(self, pid: int) -> Key | None:
-        """By whatever tells. Raises :class:`GuardGone`."""
+        """By its cgroup, else by the guard's answer. Raises :class:`GuardGone`."""
 
 
 class Offer(NamedTuple):

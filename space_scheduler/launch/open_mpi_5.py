@@ -6,8 +6,8 @@ Its ranks read ``OMPI_MCA_`` variables, as those of Open MPI 4 do; ``mpirun`` it
 from space_scheduler.launch.interface import Context
 from space_scheduler.launch.open_mpi import OpenMpi, on_network
 
-#: ``mpirun`` hands its own value of this parameter to its daemons with the job, whatever they were started with; each
-#: expands the variable in its node's environment, where ``cosched-rank`` may lie elsewhere. Split at blanks.
+#: ``mpirun`` ships its own value of this parameter to all daemons with the job, and it overrides theirs; so it names a
+#: variable, which each daemon's ranks expand to their own node's ``cosched-rank``. PRRTE splits the value at blanks.
 _EXEC_AGENT = "/usr/bin/env -S${COSCHED_RANK_WITNESS}"
 
 

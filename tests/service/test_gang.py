@@ -249,22 +249,14 @@ def test_a_node_lost_after_the_end_changes_no_outcome() -> None:
     assert ended(gang.lost("n3", "lost")).outcome is JobState.COMPLETED
 
 
-def test_script_that_failed_because_another_node_went_down_has_lost_that_node() -> None:
+@pytest.mark.parametrize(("lost", "outcome"), [("n2", JobState.NODE_LOST), ("n1", JobState.FAILED)])
+def test_failed_script_has_lost_another_node_that_went_down(lost: str, outcome: JobState) -> None:
     """Its ranks there vanish when the machine is started anew: mpirun fails at once, the node is missed later."""
     gang = running()
     gang.program_ended("n1", Exit(status=1))
-    gang.emptied("n1")
-    gang.emptied("n3")
-    end = ended(gang.lost("n2", "n2 was started anew"))
-    assert (end.outcome, end.node, end.message) == (JobState.NODE_LOST, "n2", "n2 was started anew")
-
-
-def test_script_that_failed_has_failed_though_its_own_node_is_lost_later() -> None:
-    gang = running()
-    gang.program_ended("n1", Exit(status=1))
-    gang.emptied("n2")
-    gang.emptied("n3")
-    assert ended(gang.lost("n1", "lost")).outcome is JobState.FAILED
+    for node in sorted({"n1", "n2", "n3"} - {lost}):
+        gang.emptied(node)
+    assert ended(gang.lost(lost, "started anew")).outcome is outcome
 
 
 def test_what_is_to_begin_anew_is_lost_with_a_node_that_may_still_have_it() -> None:

@@ -126,7 +126,7 @@ def test_scheduler_that_a_node_knows_is_compared_by_its_settings_url(address: st
     assert jinja2.Environment(autoescape=False).from_string(template).render(given) == url
 
 
-def test_preflight_names_a_port_that_drops_connections_and_not_one_that_refuses_them() -> None:
+def test_preflight_reports_a_dropped_connection_and_accepts_a_refused_one() -> None:
     """A full backlog drops what comes next, as a firewall does."""
     with socket.socket() as full, socket.socket() as closed, socket.socket() as first:
         for each in (full, closed):

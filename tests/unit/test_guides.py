@@ -54,7 +54,7 @@ def test_no_command_stands_in_an_indented_block() -> None:
         assert [line for line in file.read_text().splitlines() if line.startswith("    cosched ")] == [], file.name
 
 
-def test_prompts_continued_lines_and_here_documents_are_told_apart() -> None:
+def test_parser_reads_prompts_continued_lines_and_here_documents() -> None:
     page = (
         "# A\n\n```console\n# one \\\n  two   # and why\nsaid\ndesk1# cat >x <<'END'\n$ y\nEND\n```\n"
         "1. B:\n\n   ```console\n   head$ three\n   ```\n\n```python\n$ x\n```\n"

@@ -57,7 +57,7 @@ class Members:
         self._path = path
         self._newest_path = path.with_name("newest.json")
         self._listed = listed
-        self._kept = _read(path, _Kept, "the list of members", "who was removed") or _Kept()
+        self._kept = _read(path, _Kept, "the list of members", "which nodes were removed") or _Kept()
         about = "the list of nodes' newest certificates", "which older ones are refused"
         self._newest = _read(self._newest_path, dict[str, _Newest], *about) or {}
 

@@ -174,7 +174,7 @@ def show(directory: Path, out: Path | None) -> int:
 
 def _shown(kept: RunLog[Run], refused: Mapping[str, str], out: Path | None) -> int:
     cells = judged(kept.campaigns)
-    table(cells).show(console())
+    kept.noted(table(cells)).show(console())
     for what, why in refused.items():
         click.echo(f"not run: {what}: {why}")
     missed = misses(cells)

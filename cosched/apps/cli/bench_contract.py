@@ -163,7 +163,7 @@ def shown(
     """Print the table, write the files; the command's exit status. ``quiet_s``: after which the owner is away."""
     found = cells(by_cell(kept.campaigns))
     if found:
-        table(found).show(console())
+        kept.noted(table(found)).show(console())
     for run in disturbed(kept.campaigns):
         taken = f"{run.felt.steal:.1%} of the machine was stolen, others used {run.felt.others:.1%}"
         click.echo(f"does not count: {run.tasks} tasks, {run.condition}: {taken} in the best of its tries")

@@ -73,7 +73,7 @@ def memory(rounds: int, seconds: float, swap: str, out: Path | None, add: bool) 
 def shown(kept: RunLog[MemoryRun], out: Path | None) -> int:
     """Print the table and verdicts, write the file; the command's exit status."""
     found = cells(list(chain.from_iterable(kept.campaigns)))
-    table(found).show(console())
+    kept.noted(table(found)).show(console())
     missed = False
     for swap in sorted({cell.swap for cell in found}):
         problem = verdict(found, swap=swap)

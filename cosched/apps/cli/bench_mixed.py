@@ -91,7 +91,7 @@ def mixed(
 def shown(kept: RunLog[MixedRun], refused: Mapping[str, str], out: Path | None) -> int:
     """Print what there is of all campaigns, and write JSON and a plot."""
     cells = judged(kept.campaigns)
-    table(cells).show(console())
+    kept.noted(table(cells)).show(console())
     for what, why in refused.items():
         click.echo(f"not run: {what}: {why}")
     missed = misses(cells)

@@ -72,7 +72,7 @@ def shown(kept: RunLog[Ran], read: coefficients.Coefficients, out: Path | None) 
     found = judged(runs, sharings, kept.hows[-1]["policy"]) if runs else []
     if not found:
         raise Failed("no job was measured beside others and alone")
-    table(found).show(console())
+    kept.noted(table(found)).show(console())
     verdicts = [verdict(found, mode) for mode in sorted(sharings)]
     for _, words in verdicts:
         click.echo(words)

@@ -1,23 +1,33 @@
 """Runs of an experiment, written down one by one: an interrupted one is not lost, and another day can add to it.
 
 A file of JSON lines. Each call of a command is a *campaign*: a line of how it measured, then its runs. Runs are held
-against controls of their own campaign, since the next one may be made on a machine of another speed.
+against controls of their own campaign, since the next one may be made on a machine of another speed. Machine, version
+of control groups, commit and date stand in that line, and do not have to be the same in all campaigns.
 """
 
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+import cosched
+from cosched.apps.lab import cgroups
 from cosched.errors import BadInput
+from cosched.report.table import Table
 
 Run = TypeVar("Run", bound=msgspec.Struct)
 _HOW: Final = "how"
 MACHINE: Final = "machine"
+#: The version of control groups, 0 without any; logs from before this key are of version 1.
+CGROUPS: Final = "cgroups"
+_COMMIT: Final = "commit"
+_DATE: Final = "date"
 
 
 class RunLog(Generic[Run]):
@@ -48,7 +58,7 @@ class RunLog(Generic[Run]):
             for key, value in how.items():
                 if runs and before.get(key) != value:
                     raise BadInput("--add", f"{key} {value}", f"{before.get(key)}, as in {self._path}")
-        self.hows.append({**how, MACHINE: machine()})
+        self.hows.append({**how, MACHINE: machine(), **provenance()})
         self.campaigns.append([])
         if self._path is not None:
             writable(self._path.parent)
@@ -64,6 +74,12 @@ class RunLog(Generic[Run]):
         self.campaigns[-1].append(run)
         self._write(msgspec.to_builtins(run))
 
+    def noted(self, table: Table) -> Table:
+        """The table with a note for each machine, version of control groups, commit and date of campaigns with runs."""
+        begun = zip(self.hows, self.campaigns, strict=True)
+        table.notes += dict.fromkeys(worded(how) for how, runs in begun if runs)
+        return table
+
     def _read_all(self, path: Path) -> None:
         try:
             whole, newline, _ = path.read_bytes().rpartition(b"\n")
@@ -78,7 +94,7 @@ class RunLog(Generic[Run]):
 
     def _read(self, line: dict[str, Any]) -> None:
         if _HOW in line:
-            self.hows.append(dict(line[_HOW]))
+            self.hows.append({CGROUPS: 1, **line[_HOW]})
             self.campaigns.append([])
         else:
             self.campaigns[-1].append(msgspec.convert(line, self._kind))
@@ -107,3 +123,32 @@ def machine() -> str:
     models = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
     model = models[0] if models else platform.machine()
     return f"Linux {platform.release()}, {len(os.sched_getaffinity(0))} x {model}"
+
+
+def provenance() -> dict[str, Any]:
+    """Version of control groups, commit and local date of what is measured here now."""
+    found = max((hierarchy.version for hierarchy in cgroups.hierarchies()), default=0)
+    return {CGROUPS: found, _COMMIT: _commit(), _DATE: datetime.now().astimezone().date().isoformat()}
+
+
+def worded(how: Mapping[str, Any]) -> str:
+    """A campaign's machine, control groups, commit and date, as far as they are known, in one line."""
+    version = how[CGROUPS]
+    groups = f"control groups of version {version}" if version else "no control groups"
+    commit = f"commit {how[_COMMIT]}" if _COMMIT in how else ""
+    return ", ".join(part for part in (how.get(MACHINE), groups, commit, how.get(_DATE)) if part)
+
+
+def _commit() -> str:
+    """The checkout's commit, ``-dirty`` with changes; cosched's version where it runs from no checkout."""
+    root = Path(cosched.__file__).resolve().parents[1]
+    git = ("git", "-c", f"safe.directory={root}", "-C", root)
+    if (root / ".git").exists():
+        try:
+            return subprocess.run(
+                [*git, "describe", "--always", "--abbrev=8", "--exclude=*", "--dirty"],
+                capture_output=True, check=True, text=True,
+            ).stdout.strip()  # fmt: skip
+        except (OSError, subprocess.CalledProcessError):
+            pass
+    return cosched.__version__

@@ -1,15 +1,19 @@
 """Runs are kept as they are made; another call adds to them, if it measures in the same way."""
 
 import json
+import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from cosched.apps.cli.bench import RUNS, show
 from cosched.apps.experiments.matrix import ALONE, COMPANIES, WORKS, Run
 from cosched.apps.experiments.run_log import RunLog
+from cosched.apps.lab import cgroups
 from cosched.errors import BadInput
+from cosched.report.table import Table
 
 HOW = {"seconds": 2.0, "nodes": 2}
 
@@ -33,6 +37,31 @@ def test_another_campaign_adds_to_what_is_there(tmp_path: Path) -> None:
     assert RunLog(tmp_path / "new", RUNS, Run).campaigns == kept.campaigns
     assert [how.items() >= HOW.items() for how in kept.hows] == [True, True]
     assert "Linux" in kept.hows[0]["machine"]
+
+
+def test_campaign_records_cgroup_version_commit_and_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = cgroups.Hierarchy(tmp_path, 2, frozenset())
+    monkeypatch.setattr(cgroups, "hierarchies", lambda: [tree])
+    how = campaign(tmp_path, run(ALONE, 2.0), run("ccs", 4.0)).hows[0]
+    assert how["cgroups"] == 2
+    assert re.fullmatch(r"[0-9a-f]{8,}(-dirty)?|[0-9]+\.[0-9.]+", how["commit"])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", how["date"])
+    found = CliRunner().invoke(show, [str(tmp_path)], standalone_mode=False)
+    told = f"{how['machine']}, control groups of version 2, commit {how['commit']}, {how['date']}"
+    assert told in " ".join(found.output.split())
+
+
+def test_log_without_a_cgroup_version_is_of_version_1_and_can_be_added_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = json.dumps(msgspec.to_builtins(run(ALONE, 2.0)))
+    (tmp_path / f"{RUNS}.jsonl").write_text(json.dumps({"how": {**HOW, "machine": "Linux 6"}}) + f"\n{line}\n")
+    monkeypatch.setattr(cgroups, "hierarchies", list)
+    kept = campaign(tmp_path, run("ccs", 4.0), add=True)
+    assert [how["cgroups"] for how in kept.hows] == [1, 0]
+    first, second = kept.noted(Table("", ())).notes
+    assert first == "Linux 6, control groups of version 1"
+    assert "no control groups" in second
 
 
 def test_half_a_line_is_of_somebody_who_was_interrupted(tmp_path: Path) -> None:

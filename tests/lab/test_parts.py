@@ -137,6 +137,14 @@ def test_version_2_is_taken_where_it_has_cpu_and_memory_else_version_1(
     assert cgroups.hierarchies() == []
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_pinned_node_gets_a_cpuset_only_where_the_controller_is(version: int) -> None:
+    share = cgroups.Share(1, 0, own_cpus="0")
+    for controllers in ({"cpu", "memory"}, {"cpu", "memory", "cpuset"}):
+        written = dict(cgroups._settings(cgroups.Hierarchy(Path("/"), version, frozenset(controllers)), share))
+        assert ("cpuset.cpus" in written) == ("cpuset" in controllers)
+
+
 def test_packets_carry_descriptors_and_a_bad_one_leaks_none() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:

@@ -183,17 +183,15 @@ def occupied(name: str) -> bool:
 
 def _settings(hierarchy: Hierarchy, share: Share) -> Iterator[tuple[str, str]]:
     ceiling = None if share.cap_cpus is None else quota(share.cap_cpus)
+    if "cpuset" in hierarchy.controllers and share.own_cpus:
+        yield "cpuset.cpus", share.own_cpus
     if hierarchy.version == 2:
         yield "cpu.weight", str(min(10_000, 100 * share.cpus))
         if share.memory_bytes:
             yield "memory.max", str(share.memory_bytes)
         if ceiling:
             yield "cpu.max", "{} {}".format(*ceiling)
-        if share.own_cpus:
-            yield "cpuset.cpus", share.own_cpus
         return
-    if "cpuset" in hierarchy.controllers and share.own_cpus:
-        yield "cpuset.cpus", share.own_cpus
     if "cpu" in hierarchy.controllers:
         yield "cpu.shares", str(min(262_144, 1024 * share.cpus))
         if ceiling:

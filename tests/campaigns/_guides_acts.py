@@ -389,6 +389,7 @@ _JOURNAL: Final = (
         "operate", "head", "runuser -u cosched-scheduler -- cosched scheduler --take-over",
         put={"runuser": "timeout -s INT 30 runuser"}, sees=("^ready",), status=124,
     ),
+    _of("operate", "head", "cosched scheduler --forget ada"),
     _set("head", "systemctl start cosched-scheduler"),
     _set("head", "cosched nodes", sees=(_UP.format("desk1"), _UP.format("desk2")), until=True),
     _set(HERE, "rm -rf state; cp -r $HOSTS/head/root/var/lib/cosched/scheduler state"),

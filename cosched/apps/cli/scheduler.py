@@ -43,8 +43,19 @@ _SWITCH_S = 0.0005
     metavar="FILE",
     help="Put a copy of the journal back in its place, which no scheduler may be using, and end.",
 )
+@click.option(
+    "--forget",
+    metavar="USER",
+    help="Remove a user's ended jobs, tokens and name from all that is kept, which no scheduler may be using, and end.",
+)
 def command(
-    config: Path, check: bool, take_over: bool, record: Path | None, backup: Path | None, restore: Path | None
+    config: Path,
+    check: bool,
+    take_over: bool,
+    record: Path | None,
+    backup: Path | None,
+    restore: Path | None,
+    forget: str | None,
 ) -> None:
     """Run the scheduler's service in the foreground, until SIGTERM or SIGINT; jobs go on without it.
 
@@ -73,6 +84,12 @@ def command(
 
         aside = put_back(Path(settings.state) / "journal.db", restore)
         click.echo(f"{restore} is the journal again; what was in its place: {aside}. Start it with --take-over")
+        return
+    if forget is not None:
+        from space_scheduler.service.forgetting import forget as forget_user  # noqa: PLC0415
+
+        for line in forget_user(settings, str(config), forget):
+            click.echo(line)
         return
     sys.setswitchinterval(_SWITCH_S)
     asyncio.run(_run(settings, take_over, record))

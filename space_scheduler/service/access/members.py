@@ -21,6 +21,7 @@ import msgspec
 from cosched.durable import write_durably
 from cosched.errors import BadInput, Failed, NeedsRepair
 from cosched.identity.names import Kind
+from space_scheduler.service.journal.forgetting import FORGOTTEN
 
 #: A certificate's serial number in hexadecimal, as :func:`cosched.identity.tls.serial_of` gives it.
 _SERIAL: Final = re.compile(r"[0-9a-f]{1,40}")
@@ -103,6 +104,15 @@ class Members:
         kept = self._kept
         fresh = {serial: f"{kind} {name}" for serial in serials if serial not in kept.revoked}
         self._write(_Kept(kept.admitted, kept.removed, kept.revoked | fresh))
+
+    def forget(self, user: str) -> int:
+        """Keep a user's revoked certificates revoked, without the name; how many there are. Raises :class:`Failed`."""
+        kept = self._kept
+        theirs = {
+            serial: f"user {FORGOTTEN}" for serial, whose in self.revocations().items() if whose == ("user", user)
+        }
+        self._write(_Kept(kept.admitted, kept.removed, kept.revoked | theirs))
+        return len(theirs)
 
     def shown(self, name: str, serial: str, since_s: float) -> bool:
         """Note that a node shows a certificate, valid from ``since_s`` (seconds since 1970) on.

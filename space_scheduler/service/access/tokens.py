@@ -102,6 +102,15 @@ class Tokens:
         with self._writing:
             self._write({key: each for key, each in self._known.items() if key != number})
 
+    def forget(self, user: str) -> int:
+        """Remove those of a user, which are worth nothing from now on; how many there were. Raises :class:`Failed`."""
+        with self._writing:
+            kept = {key: each for key, each in self._known.items() if each.user != user}
+            count = len(self._known) - len(kept)
+            if count:
+                self._write(kept)
+        return count
+
     def _write(self, tokens: dict[str, Token]) -> None:
         try:
             write_durably(self._path, msgspec.json.format(msgspec.json.encode(list(tokens.values()))))

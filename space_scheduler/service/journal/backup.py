@@ -44,7 +44,7 @@ def back_up(state: Path, target: Path) -> None:
     made = Path(tempfile.mkdtemp(dir=_parent(target), prefix=f".{target.name}."))  # for this account alone
     try:
         with ExitStack() as reading:
-            with _acting_as_owner(state):  # a reader makes files beside a journal that no service has open
+            with acting_as_owner(state):  # a reader makes files beside a journal that no service has open
                 source = reading.enter_context(_opened(state / "journal.db"))
                 documents = {each.name: each.read_bytes() for each in sorted(state.glob("*.json"))}
             write_copy(source, made / "journal.db")
@@ -70,7 +70,7 @@ def restore(path: Path, backup: Path) -> Path:
 
     Raises :class:`JournalRefused` where the backup is none or a scheduler runs, :class:`JournalUnwritable`.
     """
-    with _opened(backup) as source, _acting_as_owner(path.parent):
+    with _opened(backup) as source, acting_as_owner(path.parent):
         lock = Lock(path)
         try:
             aside = _put_back(path, source)
@@ -94,7 +94,7 @@ def _opened(backup: Path) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def _acting_as_owner(directory: Path) -> Iterator[None]:
+def acting_as_owner(directory: Path) -> Iterator[None]:
     """Have root act as the owner of a directory meanwhile; others stay who they are. Raises :class:`JournalRefused`."""
     try:
         about = directory.stat()

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -104,13 +104,24 @@ def dropping(db: sqlite3.Connection, until_us: int, last_job_id: int) -> list[tu
     ).fetchall()
     if not rows:
         return []
-    counts = Counter(state for _, state in rows)
+    return _dropping(Counter(state for _, state in rows), last_job_id, "ended <= ?", rows[-1][0])
+
+
+def dropping_of(db: sqlite3.Connection, user: str, last_job_id: int) -> list[tuple[str, list[tuple[Any, ...]]]]:
+    """Statements that drop all jobs of a user, which have ended; the numbers they had stay given."""
+    counts = dict(db.execute("SELECT state, count(*) FROM jobs WHERE user = ? GROUP BY state", (user,)))
+    return _dropping(counts, last_job_id, "user = ?", user)
+
+
+def _dropping(
+    counts: Mapping[str, int], last_job_id: int, which: str, value: int | str
+) -> list[tuple[str, list[tuple[Any, ...]]]]:
     add = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = CAST(value + excluded.value AS TEXT)"
     return [
         ("INSERT OR REPLACE INTO meta VALUES ('last_job_id', ?)", [(str(last_job_id),)]),
         (add, [(_DROPPED + state, str(count)) for state, count in counts.items()]),
-        ("DELETE FROM transitions WHERE job_id IN (SELECT job_id FROM jobs WHERE ended <= ?)", [(rows[-1][0],)]),
-        ("DELETE FROM jobs WHERE ended <= ?", [(rows[-1][0],)]),
+        (f"DELETE FROM transitions WHERE job_id IN (SELECT job_id FROM jobs WHERE {which})", [(value,)]),
+        (f"DELETE FROM jobs WHERE {which}", [(value,)]),
     ]
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from cosched.model.job import JobState
 from space_scheduler.machine.state import MachineRules
-from space_scheduler.service.journal import jobs
+from space_scheduler.service.journal import forgetting, jobs
 from space_scheduler.service.journal.clock import Anchor
 from space_scheduler.service.journal.reading import (
     Chosen,
@@ -25,6 +25,7 @@ from space_scheduler.service.journal.reading import (
     read_entries,
     read_runs,
     read_snapshot,
+    read_snapshots,
     sealed,
 )
 from space_scheduler.service.journal.records import JobRecord
@@ -43,6 +44,7 @@ from space_scheduler.service.journal.schema import (
 )
 
 _json: Final = msgspec.json.Encoder()
+_SNAPSHOT: Final = "INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)"
 SnapshotRow = tuple[int, int, int, bytes, int]
 
 
@@ -87,8 +89,7 @@ class Journal:
         found: tuple[int, int, int] = max(newest or (0, 0, 0), last or (0, 0, 0))
         self.seq, self.chain, self.last_us = found
         self.snapshot_us: int = newest[2] if newest else 0  # when the last one was of, as the journal was opened
-        self.droppable_us = self._droppable_us()
-        self.jobs_due_us = self._jobs_due_us()
+        self._look()
         self.next_job_id: int = last_job_id(self._db) + 1
         self._steps: int = self._db.execute("SELECT coalesce(max(id), 0) FROM transitions").fetchone()[0]
 
@@ -183,18 +184,72 @@ class Journal:
         that they are not to be kept.
         """
         now_us = row[1] if now_us is None else now_us
-        commands: list[tuple[str, list[tuple[Any, ...]]]] = [
-            ("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)", [row])
-        ]
         too_many = self._last_snapshot("seq", row[0], keep_events)
-        if first := max(too_many, self._last_snapshot("now_us", now_us, keep_us)):
-            commands.append(("DELETE FROM snapshots WHERE seq < ?", [(first,)]))
-            commands += [
-                (f"DELETE FROM {table} WHERE seq <= ?", [(first,)]) for table in ("events", "decisions", "instructions")
-            ]
+        commands = [(_SNAPSHOT, [row]), *_dropping(max(too_many, self._last_snapshot("now_us", now_us, keep_us)))]
         if self._keep_jobs_us is not None:
             commands += jobs.dropping(self._db, min(now_us - self._keep_jobs_us, row[1]), self.next_job_id - 1)
         self._transaction(commands)
+        self._look()
+
+    # a user who is forgotten
+
+    def users(self) -> set[str]:
+        """The names of the users that the journal knows. Raises :class:`JournalRefused`."""
+        return forgetting.users(self._db, read_snapshots(self._db, self.path, 0))
+
+    def forget(self, user: str, at_end: Saved, when: str) -> forgetting.Removed:
+        """Remove a user, all of whose jobs have ended, in one transaction; :meth:`overwrite` is due then.
+
+        ``at_end``: the state after the last event. Of the user nothing is kept but ``when`` that was. Raises
+        :class:`JournalRefused` and :class:`JournalUnwritable`; then nothing is written.
+        """
+        name = forgetting.Name(user)
+        last = forgetting.last_event(self._db, name)
+        snapshots = [*read_snapshots(self._db, self.path, last)] or [at_end]
+        first = snapshots[0].seq if last else 0
+        steps = forgetting.steps_cleaned(self._db, name)
+        count, gone = self._db.execute, jobs.dropping_of(self._db, user, self.next_job_id - 1)
+        removed = forgetting.Removed(
+            count("SELECT count(*) FROM jobs WHERE user = ?", (user,)).fetchone()[0],
+            len(steps),
+            count("SELECT count(*) FROM events WHERE seq <= ?", (first,)).fetchone()[0],
+            first,
+        )
+        record = [(f"forgotten {when}", f"{removed.jobs} jobs"), (forgetting.OVERWRITE_DUE, when)]
+        self._transaction(
+            [
+                (_SNAPSHOT, [packed(name.cleaned(each)) for each in snapshots]),
+                *_dropping(first),
+                ("UPDATE transitions SET cause = ?, note = ?, checksum = ? WHERE id = ?", steps),
+                *gone,
+                ("INSERT OR REPLACE INTO meta VALUES (?, ?)", record),
+            ]
+        )
+        self._look()
+        return removed
+
+    @property
+    def overwrite_due(self) -> bool:
+        """Whether bytes of what :meth:`forget` has removed may still be in the file."""
+        due = self._db.execute("SELECT value FROM meta WHERE name = ?", (forgetting.OVERWRITE_DUE,)).fetchone()
+        return due is not None
+
+    def overwrite(self) -> None:
+        """Write the file anew: no byte stays of what was removed. Raises :class:`JournalUnwritable`."""
+        try:
+            self._db.execute("VACUUM")
+            if self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+                raise JournalUnwritable(f"journal {self.path}: another process reads it: end that one, and repeat this")
+        except sqlite3.Error as error:
+            raise JournalUnwritable(f"journal {self.path}: it cannot be written anew: {error}") from None
+        self._transaction([("DELETE FROM meta WHERE name = ?", [(forgetting.OVERWRITE_DUE,)])])
+
+    def naming(self, user: str) -> forgetting.Left:
+        """Where a name is still. Raises :class:`JournalRefused`."""
+        return forgetting.left(self._db, forgetting.Name(user), self.snapshot())
+
+    def _look(self) -> None:
+        """See what is to be dropped, and when."""
         self.droppable_us = self._droppable_us()
         self.jobs_due_us = self._jobs_due_us()
 
@@ -265,6 +320,17 @@ class Journal:
             self._db.close()
         finally:
             self._lock.release()
+
+
+def _dropping(first: int) -> list[tuple[str, list[tuple[Any, ...]]]]:
+    """Statements that drop what lies before the snapshot at that event; 0: nothing."""
+    if not first:
+        return []
+    tables = ("events", "decisions", "instructions")
+    return [
+        ("DELETE FROM snapshots WHERE seq < ?", [(first,)]),
+        *((f"DELETE FROM {table} WHERE seq <= ?", [(first,)]) for table in tables),
+    ]
 
 
 def packed(saved: Saved) -> SnapshotRow:

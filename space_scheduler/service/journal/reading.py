@@ -141,18 +141,23 @@ def _unsealed(text: str, cluster_id: str) -> str:
 def read_snapshot(db: sqlite3.Connection, path: Path, which: str) -> Saved | None:
     """The last ("DESC") or the first ("ASC") snapshot, or None. Raises :class:`JournalRefused`."""
     order = {"ASC": "ASC", "DESC": "DESC"}[which]
-    row = db.execute(
-        f"SELECT seq, now_us, chain, state, checksum FROM snapshots ORDER BY seq {order} LIMIT 1"
-    ).fetchone()
-    if row is None:
-        return None
-    seq, now_us, chain, blob, expected = row
-    if not isinstance(blob, bytes) or checksum(seq, now_us, chain, blob) != expected:
-        raise JournalRefused(f"journal {path}: the snapshot at event {seq} is damaged")
-    try:
-        return Saved(seq, now_us, chain, msgspec.json.decode(zlib.decompress(blob), type=SavedState))
-    except msgspec.DecodeError as error:
-        raise JournalRefused(f"journal {path}: the snapshot at event {seq} is of a newer format: {error}") from None
+    return next(_read_snapshots(db, path, f"ORDER BY seq {order} LIMIT 1"), None)
+
+
+def read_snapshots(db: sqlite3.Connection, path: Path, first_seq: int) -> Iterator[Saved]:
+    """All snapshots from that event on, in order. Raises :class:`JournalRefused`."""
+    return _read_snapshots(db, path, f"WHERE seq >= {first_seq} ORDER BY seq")
+
+
+def _read_snapshots(db: sqlite3.Connection, path: Path, which: str) -> Iterator[Saved]:
+    for row in db.execute(f"SELECT seq, now_us, chain, state, checksum FROM snapshots {which}"):
+        seq, now_us, chain, blob, expected = row
+        if not isinstance(blob, bytes) or checksum(seq, now_us, chain, blob) != expected:
+            raise JournalRefused(f"journal {path}: the snapshot at event {seq} is damaged")
+        try:
+            yield Saved(seq, now_us, chain, msgspec.json.decode(zlib.decompress(blob), type=SavedState))
+        except msgspec.DecodeError as error:
+            raise JournalRefused(f"journal {path}: the snapshot at event {seq} is of a newer format: {error}") from None
 
 
 def read_entries(db: sqlite3.Connection, path: Path, after: Saved | None) -> Iterator[Entry]:

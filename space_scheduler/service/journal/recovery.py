@@ -103,9 +103,9 @@ class Recorded:
         self.timer_us = timer_after(self.timer_us, entry.event, instructions)
         self.events += 1
 
-    def snapshot(self, rules: MachineRules) -> SavedState:
-        """What is recorded, under these rules."""
-        return self._under(_NoPolicy(), rules).snapshot()
+    def snapshot(self, rules: MachineRules | None = None) -> SavedState:
+        """What is recorded, under these rules; None: under those of the last event."""
+        return self._under(_NoPolicy(), rules or self._state.rules).snapshot()
 
     def rules_change(self, rules: MachineRules) -> bool:
         """Whether these are other rules than those under which the last event was taken in."""

@@ -4,13 +4,14 @@ import json
 import pwd
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from kit.accounts import account, acting_as
 from kit.c_programs import SOURCES, compiled
+from kit.waiting import wait_for
 
 from cosched.apps.lab.lab import Lab
 from tests.live.conftest import Jobs, carrying, groups_of
@@ -143,6 +144,13 @@ def names(pids: set[int]) -> set[str]:
     return found
 
 
+def has_ranks_on(lab: Lab, job_id: int, nodes: Iterable[str]) -> bool:
+    """Whether each of the nodes runs a rank of the job; the job itself is *running* as soon as its script is."""
+    groups = groups_of(lab, job_id)
+    # the name of a process is cut at 15 characters
+    return all({"cg_mpi", "cg_pvm"} & {name[:6] for name in names(groups.get(node, set()))} for node in nodes)
+
+
 def of_lab(pid: int, lab: Lab) -> bool:
     try:
         return f"/cosched-lab/{lab.name}/" in Path(f"/proc/{pid}/cgroup").read_text()
@@ -159,12 +167,7 @@ def test_all_processes_are_in_the_jobs_groups_and_cancel_ends_them_all(
     with acting_as(ordinary), lab.client() as theirs:
         job_id = Jobs(theirs, jobs.environment).submit(script)
     jobs.becomes(job_id, "running")
-    give_up_s = time.monotonic() + 60
-    # a process's name has 15 characters
-    while not all({"cg_mpi", "cg_pvm"} & {name[:6] for name in names(groups_of(lab, job_id).get(node, set()))}
-                  for node in lab.nodes):  # fmt: skip
-        assert time.monotonic() < give_up_s, (groups_of(lab, job_id), jobs.error(job_id))
-        time.sleep(0.05)
+    wait_for(lambda: has_ranks_on(lab, job_id, lab.nodes), "a rank on each node")
     inside = set().union(*groups_of(lab, job_id).values())
     outside = {pid for pid in carrying(job_id) if of_lab(pid, lab)} - inside
     # one may have been born between the two looks

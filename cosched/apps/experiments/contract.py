@@ -133,7 +133,9 @@ class Experiment:
         computing = [_SPIN] * (tasks * self._site.cpus)
         if condition == UNPROTECTED:
             with self._desk.unprotected(computing):
-                return self._felt(PLAIN)
+                felt = self._felt(PLAIN)
+            self._desk.away()  # an owner who has waited so has the next contract's ceiling halved, until away
+            return felt
         if condition == ABSENT_UNPROTECTED:
             with self._desk.unprotected(computing):
                 return self._alone(PLAIN)

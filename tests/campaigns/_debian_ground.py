@@ -13,10 +13,12 @@ from typing import Any, Final
 from campaigns._ansible_lab import ROOT, need
 from campaigns._debian_image import HOSTS, RELEASES, inside
 from campaigns._debian_image import image as made_image
-from campaigns._debian_machines import Emulated, Machine, UserMode, free_port
+from campaigns._debian_machines import UML_MODULES, Emulated, Machine, UserMode, free_port
 from campaigns._systemd_hosts import HOME, USER, run
 
 HEAD, DESK = HOSTS
+#: Where the machines have a clone of this checkout.
+CHECKOUT: Final = "/srv/cosched"
 _WHEELS_S: Final = 1800.0
 #: Where the node of the scheduler's own host lies.
 ASIDE: Final = {"etc": "/etc/cosched-node", "state": "/var/lib/cosched-node", "run": "/run/cosched-node"}
@@ -66,8 +68,11 @@ def work_of(cache: Path, release: str, *, user_mode: bool) -> Path:
 class Ground:
     """Two machines of one release, ``head`` and ``desk2``, and the directory of their disks."""
 
-    def __init__(self, release: str, cache: Path, factor: float, space: str | None) -> None:
-        """The image is made where it is missing. With ``space``, a network namespace, they are User Mode Linux."""
+    def __init__(self, release: str, cache: Path, factor: float, space: str | None, *, counted: bool = False) -> None:
+        """The image is made where it is missing. With ``space``, a network namespace, they are User Mode Linux.
+
+        ``counted``: see :class:`Emulated`.
+        """
         self.release, self.factor = release, factor
         image = made_image(cache, release)
         self.work = work_of(cache, release, user_mode=space is not None)
@@ -77,7 +82,7 @@ class Ground:
         lan = {name: free_port(socket.SOCK_DGRAM) for name in HOSTS}
         for name in HOSTS:
             place = (name, self.work / name, image, self.disk, factor)
-            self.machines[name] = UserMode(*place, space) if space else Emulated(*place, lan)
+            self.machines[name] = UserMode(*place, space) if space else Emulated(*place, lan, counted=counted)
         self.head, self.desk = self.machines.values()
 
     def supplied(self) -> None:
@@ -90,6 +95,9 @@ class Ground:
             made = (ROOT / "lock/wheelhouse.py", self.supply / name, "--python", python, "--extra", extra)
             run(sys.executable, *made, timeout_s=_WHEELS_S)
         run("cp", "--sparse=always", self._image, self.disk, timeout_s=_WHEELS_S)
+        if isinstance(self.head, UserMode):  # a lab's network needs some
+            shutil.copytree(UML_MODULES, self.supply / "modules")
+            self.laid("cp -r /mnt/modules/. /usr/lib/modules/")
 
     def laid(self, lines: str) -> str:
         """What lines of root's shell say in the system of the disk that both machines start from."""

@@ -140,7 +140,7 @@ def folded(ground: Ground) -> None:
     """A job of two ranks is folded to one CPU where the next in order needs three of four, and unfolded after it."""
     ground.up(HEAD, DESK)
     _everywhere(ground, f"rm -f {_GO}*")
-    _settings(ground, "s/^policy: easy/policy: fjt1+bfm/")
+    settings(ground, "s/^policy: easy/policy: fjt1+bfm/")
     short = ground.submit(f"-n 2 --time 2h waits.sh {_GO}")
     ground.runs(short)
     next_one = ground.submit("-n 3 --time 30min once.sh")
@@ -159,7 +159,7 @@ def folded(ground: Ground) -> None:
     ground.until(lambda: cpus() == "0-1", "the job has both CPUs again")
     at[beside].at(f"touch {_GO}-beside")
     ground.output(beside)
-    _settings(ground, "s/^policy: .*/policy: easy/")
+    settings(ground, "s/^policy: .*/policy: easy/")
     _everywhere(ground, f"rm -f {_GO}*")
 
 
@@ -182,7 +182,7 @@ def owned(ground: Ground) -> None:
     ground.until(lambda: told() == ("away", False), "the desk is away again", base_s=60)
 
 
-def _settings(ground: Ground, change: str) -> None:
+def settings(ground: Ground, change: str) -> None:
     """Change ``cluster.yaml`` by a script of sed, and start the scheduler anew."""
     ground.head.at(f"sed -i '{change}' /etc/cosched/cluster.yaml; systemctl restart cosched-scheduler", base_s=30)
     ground.until(lambda: set(ground.nodes().values()) == {"up"}, "all nodes are up", base_s=60)
@@ -202,7 +202,7 @@ def _told(ground: Ground, name: str) -> dict[str, Any]:
 def coscheduled(ground: Ground) -> None:
     """Twenty jobs over both hosts under ccs, an owner at the second desk: verified, its contract kept, no residue."""
     ground.up(HEAD, DESK)
-    _settings(ground, "s/^  mpl: 1 /  mpl: 2 /; $ a place: spread\\ncoscheduling: {mode: ccs}")
+    settings(ground, "s/^  mpl: 1 /  mpl: 2 /; $ a place: spread\\ncoscheduling: {mode: ccs}")
     for name, machine in ground.machines.items():
         etc = ASIDE["etc"] if name == HEAD else "/etc/cosched"
         machine.at(

@@ -20,8 +20,11 @@ from campaigns._debian_image import EARLY, HOSTS, mac
 from campaigns._systemd_hosts import run
 from campaigns._uml import REGISTERS
 
+#: The modules of this machine's User Mode Linux.
+UML_MODULES = Path("/usr/lib/uml/modules")
 _MEMORY_MB = 2048
-_CPUS = 2
+_CPUS = ("-accel", "tcg,thread=multi", "-smp", "2")
+_COUNTED = ("-accel", "tcg,thread=single", "-smp", "1", "-icount", "shift=0,sleep=on")
 _BOOT_S = 30.0
 _STOP_S = 10.0
 _BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
@@ -70,6 +73,11 @@ class Machine(ABC):
     def running(self) -> bool:
         """Whether its process is there."""
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        """Its process; None where it has not been started."""
+        return self._process.pid if self._process else None
 
     def start(self) -> None:
         """Start it."""
@@ -145,10 +153,23 @@ class Emulated(Machine):
     """The release's own kernel and initrd on a qemu without hardware virtualisation."""
 
     def __init__(
-        self, name: str, directory: Path, image: Path, disk: Path, factor: float, lan: Mapping[str, int]
+        self,
+        name: str,
+        directory: Path,
+        image: Path,
+        disk: Path,
+        factor: float,
+        lan: Mapping[str, int],
+        *,
+        counted: bool,
     ) -> None:
-        """``lan`` has each machine's UDP port on the loopback."""
+        """``lan`` has each machine's UDP port on the loopback.
+
+        ``counted``: one CPU whose clock counts its instructions, one a nanosecond, while it computes: it does not see
+        what else runs here.
+        """
         super().__init__(name, directory, image, disk, factor)
+        self._cpus = _COUNTED if counted else _CPUS
         (other,) = [port for each, port in lan.items() if each != name]
         self._lan = f"socket,id=lan,udp=127.0.0.1:{other},localaddr=127.0.0.1:{lan[name]}"
         self._port = free_port()
@@ -174,8 +195,8 @@ class Emulated(Machine):
         append = f"root=/dev/vda rw quiet console=ttyS0 systemd.hostname={self.name}"
         ssh = f"user,id=ssh,restrict=on,hostfwd=tcp:127.0.0.1:{self._port}-:22"
         return [
-            "setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max",
-            "-smp", str(_CPUS), "-m", str(_MEMORY_MB), "-display", "none", "-serial", "stdio",
+            "setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-cpu", "max", *self._cpus,
+            "-m", str(_MEMORY_MB), "-display", "none", "-serial", "stdio",
             "-monitor", f"unix:{self._monitor},server=on,wait=off",
             "-kernel", str(self._image / "vmlinuz"), "-initrd", str(self._image / "initrd.img"), "-append", append,
             "-drive", f"file={self.disk},if=virtio,format=qcow2,cache=unsafe",

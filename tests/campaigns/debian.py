@@ -10,6 +10,9 @@ states its time; the first that fails ends the campaign with 1. What was run on 
 ``commands.log`` beside its disk. Needs root, and the packages mmdebstrap, e2fsprogs, openssh-client, qemu-system-x86
 and qemu-utils.
 
+The steps ``measured …`` make tables of ``docs/measured`` on control groups of version 2. They are run by name alone:
+after ``boot``, that of coscheduling after ``second node`` and those that this needs.
+
 ``--user-mode`` has this machine's User Mode Linux (user-mode-linux, gcc) in place of the release's kernel: one CPU, no
 cpuset, all else as the release has it, and several times faster.
 """
@@ -27,8 +30,9 @@ from pathlib import Path
 from typing import Final
 
 from campaigns import _debian_jobs as jobs
+from campaigns import _debian_measured as measured
 from campaigns._ansible_lab import Broken, gone_through, need
-from campaigns._debian_ground import ASIDE, DESK, HEAD, Ground, work_of
+from campaigns._debian_ground import ASIDE, CHECKOUT, DESK, HEAD, Ground, work_of
 from campaigns._debian_image import RELEASES
 from campaigns._debian_machines import bridged
 from campaigns._systemd_hosts import USER
@@ -37,7 +41,6 @@ from campaigns._systemd_hosts import USER
 _NEEDED: Final = {"mmdebstrap": "mmdebstrap", "mke2fs": "e2fsprogs", "ssh": "openssh-client"}
 _NEEDED_QEMU: Final = {"qemu-system-x86_64": "qemu-system-x86", "qemu-img": "qemu-utils", "setpriv": "util-linux"}
 _NEEDED_USER_MODE: Final = {"linux.uml": "user-mode-linux", "gcc": "gcc", "ip": "iproute2"}
-_CHECKOUT: Final = "/srv/cosched"
 _INDEX: Final = "PIP_NO_INDEX=1 PIP_FIND_LINKS=/mnt/readme-wheels"
 
 
@@ -56,9 +59,7 @@ def packages(ground: Ground) -> None:
 
 def environment(ground: Ground) -> None:
     """``./run`` makes its environment from a fresh clone, from wheels that were made elsewhere."""
-    said = ground.laid(
-        f"git clone -q /mnt/cosched.bundle {_CHECKOUT}; cd {_CHECKOUT}; {_INDEX} ./run cosched --version"
-    )
+    said = ground.laid(f"git clone -q /mnt/cosched.bundle {CHECKOUT}; cd {CHECKOUT}; {_INDEX} ./run cosched --version")
     need(said.startswith("cosched, version"), said)
 
 
@@ -81,7 +82,7 @@ def booted(ground: Ground) -> None:
 def demonstrated(ground: Ground, user: str) -> None:
     """The README's demonstration, in its short form, in a login session of that user's."""
     ground.up(HEAD)
-    line = f"cd; rm -rf results; {_CHECKOUT}/run demo --short --json 2>demo.err || {{ tail demo.err >&2; exit 1; }}"
+    line = f"cd; rm -rf results; {CHECKOUT}/run demo --short --json 2>demo.err || {{ tail demo.err >&2; exit 1; }}"
     said = json.loads(ground.head.at(line, user=user, base_s=120))
     need(not said["unexpected"], f"{said['unexpected']}")
     print(f"  {said['tier']}", flush=True)
@@ -159,9 +160,14 @@ STEPS: Final[Mapping[str, Callable[[Ground], None]]] = {
     "twenty jobs": jobs.coscheduled,
     "fifty restarts": jobs.often_restarted,
     "removal": jobs.removed,
+    "measured contract": measured.contract,
+    "measured coscheduling": measured.coscheduling,
+    "measured folding": measured.folding,
 }
+#: What is run with ``--only`` alone.
+_BY_NAME: Final = {name for name in STEPS if name.startswith("measured ")}
 #: What needs a keyboard or CPU sets.
-_QEMU_ALONE: Final = {"fold", "owner", "twenty jobs"}
+_QEMU_ALONE: Final = {"fold", "owner", "twenty jobs", "measured folding"}
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -169,6 +175,7 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--release", choices=RELEASES, default="13", help="Debian's [13]")
     parser.add_argument("--user-mode", action="store_true", help="User Mode Linux in place of qemu: a quick look")
+    parser.add_argument("--counted", action="store_true", help="one CPU whose clock counts its instructions")
     parser.add_argument("--list", action="store_true", help="print the steps in their order")
     parser.add_argument("--from", dest="first", metavar="STEP", help="go on with the last run's disks at this step")
     parser.add_argument("--only", action="append", metavar="STEP", help="this step on the last run's disks; repeatable")
@@ -185,7 +192,7 @@ def chosen(names: Sequence[str], first: str | None, only: Sequence[str] | None) 
         raise KeyError(unknown[0])
     if only:
         return [name for name in names if name in only]
-    return list(names[names.index(first) if first else 0 :])
+    return [name for name in names[names.index(first) if first else 0 :] if name not in _BY_NAME]
 
 
 def main() -> int:
@@ -211,7 +218,8 @@ def main() -> int:
         parser.error(f"no run to go on with in {work}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the machines are ended
     with bridged() if given.user_mode else contextlib.nullcontext() as space:
-        return _campaign(Ground(given.release, given.cache, given.factor, space), wanted, again=again)
+        ground = Ground(given.release, given.cache, given.factor, space, counted=given.counted)
+        return _campaign(ground, wanted, again=again)
 
 
 def _campaign(ground: Ground, wanted: Sequence[str], *, again: bool) -> int:

@@ -137,6 +137,20 @@ def test_version_2_is_taken_where_it_has_cpu_and_memory_else_version_1(
     assert cgroups.hierarchies() == []
 
 
+def test_cpu_of_all_processes_is_exact_where_none_is_in_the_root_of_version_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroups, "hierarchies", lambda: [cgroups.Hierarchy(tmp_path, 2, frozenset({"cpu"}))])
+    for name, used_us in (("system.slice", 1_500_000), ("user.slice", 2_000_000)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "cpu.stat").write_text(f"usage_usec {used_us}\nuser_usec 0\n")
+    (tmp_path / "cgroup.procs").write_text("2\n")
+    monkeypatch.setattr(os.path, "exists", lambda path: path != "/proc/2/exe")
+    assert cgroups.all_used_s() == 3.5
+    monkeypatch.setattr(os.path, "exists", lambda _: True)
+    assert cgroups.all_used_s() != 3.5
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_pinned_node_gets_a_cpuset_only_where_the_controller_is(version: int) -> None:
     share = cgroups.Share(1, 0, own_cpus="0")

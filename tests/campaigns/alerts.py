@@ -333,9 +333,9 @@ def calls_slow(site: Site) -> Iterator[None]:
         began_s = time.monotonic()
 
         def prevail() -> None:
-            """Which weight makes calls late depends on the machine: it doubles every 20 s."""
-            doublings = min(7, int((time.monotonic() - began_s) / 20))
-            _prevail(site, weight=40 << doublings)
+            """Which weight makes calls late depends on the machine: it doubles every 10 s."""
+            doublings = min(5, int((time.monotonic() - began_s) / 10))
+            _prevail(site, weight=160 << doublings)
 
         with site.again_and_again(prevail, 0.01):
             yield

@@ -89,7 +89,7 @@ class ResizeField(Field):
             with self.lab.client() as client:
                 jobs = {"A": self._given(client, mark, "A", _LIAR if fault.site == "liar" else f"-m {_HONEST}")}
                 if fault.site != "early":
-                    until(lambda: self._joined(jobs["A"]) == NODES * CPUS, "all ranks of A", _PATIENCE_S)
+                    self._await_ranks(client, jobs["A"])
                 with self._struck(client, fault, jobs["A"]):
                     most = 1 if fault.site == "liar" and fault.number % 2 else NODES * CPUS
                     jobs["B"] = self._given(client, mark, "B", f"-m {_HONEST}", most)
@@ -113,6 +113,19 @@ class ResizeField(Field):
         )
         how = {"time_limit_s": 120.0, "directory": "/", "environment": {"PATH": self.path}}
         return client.submit(Submission(script=script, name=name, min_tasks=1, max_tasks=most, **how)).job_id  # type: ignore[arg-type]
+
+    def _await_ranks(self, client: Client, job_id: int) -> None:
+        def joined() -> bool:
+            job = client.job(job_id)
+            if job.state in ENDED:
+                raise Broken(f"A is {job.state} before all of its ranks joined: {job.failure}")
+            return self._joined(job_id) == NODES * CPUS
+
+        def what() -> str:
+            job = client.job(job_id)
+            return f"all ranks of A: {self._joined(job_id)} have joined, it is {job.state} on {job.nodes}"
+
+        until(joined, what, _PATIENCE_S)
 
     def _joined(self, job_id: int) -> int:
         """How many ranks of the job, the only one, are connected to their nodes' agents, which tell them of maps."""

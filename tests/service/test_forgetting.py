@@ -41,7 +41,7 @@ ADA = "adalovelace"
 PROGRAM = f"{ADA}:0123456789abcdef"
 SECRET = "ada's password"
 MINE = msgspec.structs.replace(
-    SCRIPT, script="#!/bin/sh\n" + f"# {SECRET}\n" * 500, directory=f"/home/{ADA}", environment={"K": SECRET}
+    SCRIPT, script="#!/bin/sh\n" + f"# {SECRET}\n" * 500, directory=f"/srv/{ADA}", environment={"K": SECRET}
 )
 
 
@@ -215,7 +215,7 @@ def test_name_of_an_operator_without_jobs_is_known(tmp_path: Path) -> None:
 def test_words_of_others_are_left_and_told(tmp_path: Path) -> None:
     state = tmp_path / "state"
     made = lived(state)
-    theirs = msgspec.structs.replace(SCRIPT, script=f"#!/bin/sh\ncat /home/{ADA}/data\n")
+    theirs = msgspec.structs.replace(SCRIPT, script=f"#!/bin/sh\ncat /srv/{ADA}/data\n")
     job_id = made.core.submit(Job(0, 1, SECOND, 0), theirs, "bob", made.clock.now_us())
     took_in(made, ev.NodeDrained("bee", f"{ADA} has it open"))
     made.crash()

@@ -54,6 +54,11 @@ class Why(StrEnum):
     )
     HELD = "held by its user or an operator"
     RELEASED = "released: waits in its old place"
+    NOT_ELIGIBLE = "not eligible yet by a rule of this cluster"
+    AFTER_JOB = "waits for the end of another job"
+    THINK_TIME = "the job before it has ended: it waits for its think time"
+    RULE_FAILED = "a rule of this cluster fails with it: it is asked again every minute"
+    ELIGIBLE = "eligible: no rule keeps it out of the queue any more"
     ACCEPTED = "accepted: no pass has decided about it yet"
     SET_ASIDE = "set aside by the pass: planning fails with this job in it; it is tried again"
     TRIED_AGAIN = "no longer set aside: planning does not fail with it"
@@ -133,3 +138,4 @@ CANCELLED: Final = Reason(Why.CANCELLED)
 HELD: Final = Reason(Why.HELD)
 RELEASED: Final = Reason(Why.RELEASED)
 ACCEPTED: Final = Reason(Why.ACCEPTED)
+ELIGIBLE: Final = Reason(Why.ELIGIBLE)

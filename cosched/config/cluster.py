@@ -126,6 +126,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """``cluster.yaml``. ``nodes`` is the allow-list of agents; durations are written with their unit.
 
     A policy that is ``module:name`` is looked for in ``policy_directory``, then where Python has what is installed.
+    ``eligibility`` are rules by which a job waits before it is queued, by name or ``module:name``, in their order.
     ``max_nodes_per_job`` is 1 where nothing can be launched across nodes, and ``note`` then says how to change that.
     ``allow_root`` accepts jobs of root; the nodes have a setting of their own for that. ``foreign_directives``: whether
     a script with lines such as ``#SBATCH -n 4`` is refused, unless its submission says otherwise.
@@ -136,6 +137,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     policy: str = "easy"
     order: str | None = None
     policy_directory: str = ""
+    eligibility: list[str] = []
     place: Literal["first-fit", "spread", "normal"] = "first-fit"
     contract: SocialContract = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=1)
     coscheduling: CoschedulingSettings = CoschedulingSettings()

@@ -14,6 +14,17 @@ PRIVATE_PLACES: Final = ("/tmp/", "/dev/shm/")
 DEFAULT_UMASK: Final = 0o022
 
 
+class After(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A job follows ``job_id``: it may be queued ``think_us`` (microseconds) after the end of that.
+
+    ``ended_us``: when that has ended, core time, if it had when this job was submitted; None: it is alive.
+    """
+
+    job_id: int
+    think_us: int = 0
+    ended_us: int | None = None
+
+
 class Job(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A job as a policy may see it: what the user said, never how long it will really run.
 
@@ -32,6 +43,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     is exact). ``crossing_ppm``: by how many millionths of its time it is slower on several clusters, where that is
     known of it (None: as its kind is, ``cosched.model.components.Between``). ``long``: of the class of long jobs
     (Utrera et al. 2005, Table 1). ``foldable``: its user lets its processes share processors (:attr:`may_be_folded`).
+    ``after``: the job that it follows, for the rule *dependency* (``space_scheduler.eligibility``).
     """
 
     id: int
@@ -51,6 +63,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     long: bool = False
     foldable: bool = True
     crossing_ppm: int | None = None
+    after: After | None = None
 
     @property
     def alone_us(self) -> int | Fraction:
@@ -81,10 +94,13 @@ class Job(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class JobState(StrEnum):
-    """Where a job is in its life. The last six are terminal: every accepted job reaches exactly one of them."""
+    """Where a job is in its life. The last six are terminal: every accepted job reaches exactly one of them.
 
+    A job is *waiting* while a rule of ``space_scheduler.eligibility`` keeps it out of the queue.
+    """
+
+    WAITING = "waiting"
     QUEUED = "queued"
-    HELD = "held"
     STARTING = "starting"
     RUNNING = "running"
     ENDING = "ending"
@@ -95,9 +111,15 @@ class JobState(StrEnum):
     LAUNCH_FAILED = "launch failed"
     NODE_LOST = "node lost"
 
+    @classmethod
+    def _missing_(cls, value: object) -> "JobState | None":
+        """``held`` as journals and clients of version 0.1 write it: such a job waits, by the rule *hold*."""
+        return cls.WAITING if value == "held" else None
+
 
 #: The states of every job's life, for code that is run for each: in CPython 3.11 a member of an enum that is looked up
 #: in its class takes as long as a call.
+WAITING: Final = JobState.WAITING
 QUEUED: Final = JobState.QUEUED
 STARTING: Final = JobState.STARTING
 RUNNING: Final = JobState.RUNNING
@@ -119,8 +141,9 @@ TERMINAL: Final = frozenset(
 
 #: The legal transitions. Anything else is an error that tells the story of the job.
 TRANSITIONS: Final[dict[JobState, frozenset[JobState]]] = {
-    JobState.QUEUED: frozenset({JobState.HELD, JobState.STARTING, JobState.CANCELLED}),
-    JobState.HELD: frozenset({JobState.QUEUED, JobState.CANCELLED}),
+    # to waiting: another rule is the first by which it may not be queued
+    JobState.WAITING: frozenset({JobState.WAITING, JobState.QUEUED, JobState.CANCELLED}),
+    JobState.QUEUED: frozenset({JobState.WAITING, JobState.STARTING, JobState.CANCELLED}),
     JobState.STARTING: frozenset(
         {
             JobState.RUNNING,

@@ -50,6 +50,8 @@ RESOURCES: Final = ("cpu", "memory", "io")
 SIDES: Final = ("parallel", "local", "system")
 #: What these use tells of who is at a desk: it is for operators (docs/guide/privacy.md).
 PRIVATE_SIDES: Final = ("local", "system")
+#: Why a job may not be queued yet; a reason of a cluster's own rules that is none of these counts as the last.
+WAITING_REASONS: Final = ("held", "set_aside", "after_job", "think_time", "rule_failed", "not_eligible")
 SET_ASIDE_CAUSES: Final = ("launches", "losses")
 #: What a node says otherwise: a job's map, its places or CPUs, that nothing of it is there, that it is there.
 DIFFERENCE_KINDS: Final = ("map", "share", "missing", "stray")
@@ -92,6 +94,9 @@ def _histogram(name: str, words: str, buckets: tuple[float, ...], *labels: Label
 # jobs and the queue
 
 JOBS: Final = _gauge("cosched_jobs", "Jobs alive.", _ALIVE)
+JOBS_WAITING: Final = _gauge(
+    "cosched_jobs_waiting", "Jobs that may not be queued yet.", Label("reason", WAITING_REASONS)
+)
 JOBS_SET_ASIDE: Final = _gauge(
     "cosched_jobs_set_aside", "Jobs that passes leave out, since planning fails with them; they are tried again."
 )

@@ -5,6 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from cosched.model.allocation import Allocation
+from space_scheduler.eligibility.gates import Gate
 from space_scheduler.machine.jobs import JobBook
 from space_scheduler.machine.rules import BadPlan
 from space_scheduler.policy.interface import (
@@ -65,12 +66,19 @@ class DecidedAside(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     tried: bool = True
 
 
+class DecidedWait(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What rules that are asked have said of a job: it waits by one of them; None: it has passed them all."""
+
+    job_id: int
+    gate: Gate | None = None
+
+
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     """A plan as it was applied at a Boundary.
 
     ``memory`` is the policy's new memory as plain values (``policy.memory``). ``forgotten``: it has one and declares no
     type for it, so that it cannot be kept. ``aside`` are the jobs that the pass was made without, ``back`` those that
-    were set aside before and took part in it.
+    were set aside before and took part in it; ``gates`` is what rules have said before it.
     """
 
     changes: tuple[DecidedChange, ...] = ()
@@ -80,6 +88,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     forgotten: bool = False
     aside: tuple[DecidedAside, ...] = ()
     back: tuple[int, ...] = ()
+    gates: tuple[DecidedWait, ...] = ()
 
 
 class _AnyFormat(Decision, frozen=True, omit_defaults=True):
@@ -95,13 +104,21 @@ def decoded(text: str) -> Decision:
     """A decision in a journal's words, of any format. Raises ``msgspec.DecodeError``."""
     found = _decoder.decode(text)
     changes = (*found.starts, *found.changes)
-    return Decision(changes, found.memory, found.wake_us, found.told, found.forgotten, found.aside, found.back)
+    rest = found.memory, found.wake_us, found.told, found.forgotten, found.aside, found.back, found.gates
+    return Decision(changes, *rest)
 
 
-def decision_of(plan: Plan, policy: Policy, aside: tuple[DecidedAside, ...], back: tuple[int, ...]) -> Decision:
-    """A plan of this policy that was applied, as plain values; ``aside`` and ``back`` as :class:`Decision` has them."""
+def decision_of(
+    plan: Plan,
+    policy: Policy,
+    aside: tuple[DecidedAside, ...],
+    back: tuple[int, ...],
+    gates: tuple[DecidedWait, ...],
+) -> Decision:
+    """A plan of this policy that was applied, as plain values; the others as :class:`Decision` has them."""
     memory, forgotten = memory_kept(plan.memory, policy)
-    return Decision(tuple(map(_decided, plan.changes)), memory, plan.wake_us, tuple(plan.told), forgotten, aside, back)
+    changes = tuple(map(_decided, plan.changes))
+    return Decision(changes, memory, plan.wake_us, tuple(plan.told), forgotten, aside, back, gates)
 
 
 def _decided(change: PlannedChange) -> DecidedChange:

@@ -118,8 +118,10 @@ def _promise(machine: MachineView, record: Record, now_us: int) -> dict[str, int
 
 def explain(machine: MachineView, record: Record, now_us: int) -> Reason:
     """Why a live job is where it is: what was decided; for a job that waits, what keeps it from starting now."""
-    if (aside := machine.jobs.aside.jobs.get(record.job.id)) is not None:
-        return aside.reason
+    if record.job.id in machine.jobs.aside:
+        found = machine.jobs.chain.reason(record.job.id)
+        assert found is not None
+        return found
     if record.state is not JobState.QUEUED:
         if record.awaits_start:
             blocking = holding_back(machine, record)

@@ -27,15 +27,20 @@ def walk(machine: MachineView) -> None:
     keys = [machine.jobs.queue.key(job_id) for job_id in queued]
     assert keys == sorted(set(keys)), "the queue is out of order"
     assert len(queued) == len(machine.jobs.queue)
-    aside, records = machine.jobs.aside, machine.jobs.records
-    waiting = {job_id for job_id, record in records.items() if record.state is JobState.QUEUED}
-    assert set(queued) == waiting - {each.job_id for each in aside}
-    assert set(queued) | waiting == {job.id for _, job in machine.jobs.waiting()}
+    aside, chain, records = machine.jobs.aside, machine.jobs.chain, machine.jobs.records
+    assert set(queued) == {job_id for job_id, record in records.items() if record.state is JobState.QUEUED}
+    for job_id, record in records.items():
+        if record.allocation is None:
+            kept_back = chain.reason(job_id)
+            assert (kept_back is not None) == (record.state is JobState.WAITING), f"job {job_id} is {record.state}"
+            assert kept_back is None or record.reason.why is kept_back.why, f"job {job_id}: {record.reason}"
+            assert kept_back is None or record.promise_us is None, f"job {job_id} waits and is promised a start"
+    by_rules = {*chain.hold.jobs, *chain.gates.waits}
+    assert all(records[job_id].state is JobState.WAITING for job_id in by_rules), f"of {by_rules} not all wait"
     for each in aside:
         assert each.job_id in records, f"{each} is not here"
-        assert (each.job_id in aside.held) == (records[each.job_id].state is JobState.HELD), f"{each}"
+        assert (each.job_id in aside.held) == (each.job_id in chain.hold.jobs), f"{each}"
         assert each.since_us <= each.tried_us <= machine.now_us, f"{each} at {machine.now_us} µs"
-        assert each.job_id not in waiting or records[each.job_id].promise_us is None, f"{each} is promised a start"
     ends = sorted((record.end_us, record.job.id, record.procs) for record in machine.jobs.running())
     assert ends == machine.jobs.ends, "the predicted ends differ from the records"
     deferred = [each for each in machine.changing.values() if each.awaits]
@@ -43,7 +48,7 @@ def walk(machine: MachineView) -> None:
     for job_id, record in machine.jobs.records.items():
         assert record.job.id == job_id
         assert record.state not in TERMINAL, f"job {job_id} has ended and is still here"
-        waits = record.state in (JobState.QUEUED, JobState.HELD)
+        waits = record.state in (JobState.QUEUED, JobState.WAITING)
         assert (record.allocation is None) == waits, f"job {job_id} is {record.state} with {record.allocation}"
         held = record.allocation
         assert held is None or record.job.width.allows(held.processes), f"{held}"

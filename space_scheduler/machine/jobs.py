@@ -3,8 +3,8 @@
 A job's life is one table, :data:`STEPS`: from which state to which a job may go
 (:data:`cosched.model.job.TRANSITIONS`), and what each step moves in the book. A job is in the queue while it is queued,
 in the index of predicted ends while it holds processors, and nowhere when it has ended. Nothing but a step moves it, so
-that queue, ends and records never tell of different lives. A job that the pass has set aside (``aside``) stays queued,
-and is not in the queue.
+that queue, ends and records never tell of different lives. A job that a rule of the ``chain`` keeps out of the queue
+waits.
 """
 
 from bisect import bisect_left, insort
@@ -13,13 +13,14 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from cosched.model.allocation import Allocation
-from cosched.model.job import TERMINAL, TRANSITIONS, Job, JobState
-from space_scheduler.machine.aside import Aside
+from cosched.model.job import QUEUED, TERMINAL, TRANSITIONS, WAITING, Job, JobState
+from space_scheduler.eligibility.chain import Chain
+from space_scheduler.eligibility.rule import Ended, Rule
 from space_scheduler.machine.events import Event
 from space_scheduler.machine.record import Change, Record, UnknownJob
 from space_scheduler.on_nodes import FIELDS, Field
 from space_scheduler.policy.order import Order
-from space_scheduler.policy.queue import Entry, JobQueue
+from space_scheduler.policy.queue import JobQueue
 from space_scheduler.reasons import Reason
 
 #: (predicted end, job id, processors) of a job that holds processors.
@@ -43,18 +44,22 @@ class Note(NamedTuple):
 class JobBook:
     """The live jobs. ``ends`` is in order of time; ``ranks`` counts the jobs that came, in order of arrival.
 
-    ``aside`` are those that the pass has set aside, with when and why. ``notes`` are the changes of jobs since the host
-    drained them, in order; None, as in a simulation, where no host does.
+    ``chain`` says which of them wait, and why; ``aside`` is its rule of those that passes set aside, ``gates`` has
+    its rules that are asked. ``notes`` are the changes of jobs since the host drained them, in order; None, as in a
+    simulation, where no host does.
     """
 
-    __slots__ = ("aside", "ends", "notes", "queue", "ranks", "records")
+    __slots__ = ("aside", "chain", "ends", "gates", "notes", "queue", "ranks", "records")
 
-    def __init__(self, order: Order, alike_in: Collection[Field] = FIELDS) -> None:
-        """``alike_in`` as for the queue: which fields make jobs alike."""
+    def __init__(
+        self, order: Order, alike_in: Collection[Field] = FIELDS, eligibility: Sequence[Rule] | None = None
+    ) -> None:
+        """``alike_in`` as for the queue: which fields make jobs alike; ``eligibility`` as for ``Gates``."""
         self.records: dict[int, Record] = {}
         self.queue = JobQueue(order, alike_in)
         self.ends: list[End] = []
-        self.aside = Aside()
+        self.chain = Chain(eligibility)
+        self.aside, self.gates = self.chain.aside, self.chain.gates
         self.notes: list[Note] | None = None
         self.ranks = 0
 
@@ -76,9 +81,9 @@ class JobBook:
         """Have a job again as it was."""
         job = record.job
         self.records[job.id] = record
-        if record.state is JobState.QUEUED and job.id in self.aside:
+        if record.state is WAITING:
             self.queue.entry(job, record.rank)  # an order that fails for it is told now, as with those in the queue
-        elif record.state is JobState.QUEUED:
+        elif record.state is QUEUED:
             self.queue.add(job, record.rank)
         elif record.holds_processors:
             insort(self.ends, (record.end_us, job.id, record.procs))
@@ -146,25 +151,32 @@ class JobBook:
         self._forget_end(record)
         record.released = True
 
-    def set_aside(self, record: Record, problem: str, now_us: int, *, tried: bool) -> None:
-        """Passes leave a job out from now on, or for longer; arguments as ``Aside.put`` has them."""
-        if record.state is JobState.QUEUED and record.job.id not in self.aside:
-            self.queue.remove(record.job)
-        self.aside.put(record.job.id, problem, now_us, tried=tried)
+    def follow_rules(self, record: Record, now_us: int, reason: Reason, cause: Event | None) -> None:
+        """Have a job that holds nothing wait or be queued, as the rules have it now.
 
-    def take_back(self, record: Record) -> None:
-        """A job that was set aside is back in its place."""
-        self.aside.drop(record.job.id)
-        if record.state is JobState.QUEUED:
-            self.queue.add(record.job, record.rank)
+        ``reason`` is that of being queued; while it waits, the first rule's that keeps it back is.
+        """
+        kept_back = self.chain.reason(record.job.id)
+        if kept_back is None:
+            if record.state is WAITING:
+                self.become(record, QUEUED, now_us, reason, cause)
+        elif record.state is QUEUED or kept_back != record.reason:
+            self.become(record, WAITING, now_us, kept_back, cause)
 
-    def waiting(self) -> Sequence[Entry]:
-        """The keys and the jobs that are queued, in order: also those that are set aside."""
-        aside = [self.records[each.job_id] for each in self.aside]
-        if not aside:
-            return self.queue.line()
-        queued = (each for each in aside if each.state is JobState.QUEUED)
-        return sorted((*self.queue.line(), *(self.queue.entry(each.job, each.rank) for each in queued)))
+    def take_last_places(self, passed: Sequence[Record], came: Sequence[Record]) -> None:
+        """Jobs that have passed the last rule stand behind all that were queued before, ahead of those that come now.
+
+        ``passed`` are not in the queue yet, ``came`` are; each in order of arrival.
+        """
+        ranks = [*(record.rank for record in came), *range(self.ranks, self.ranks + len(passed))]
+        self.ranks += len(passed)
+        for record, rank in zip((*passed, *came), ranks, strict=True):
+            if record.state is QUEUED:
+                self.queue.remove(record.job)
+                record.rank = rank
+                self.queue.add(record.job, rank)
+            else:
+                record.rank = rank
 
     def running(self) -> Iterator[Record]:
         """The jobs that hold processors, in the order in which they came."""
@@ -181,16 +193,10 @@ class JobBook:
     # what steps move
 
     def _queue(self, record: Record) -> None:
-        if record.job.id in self.aside:
-            self.aside.release(record.job.id)
-        else:
-            self.queue.add(record.job, record.rank)
+        self.queue.add(record.job, record.rank)
 
-    def _hold(self, record: Record) -> None:
-        if record.job.id in self.aside:
-            self.aside.hold(record.job.id)
-        else:
-            self.queue.remove(record.job)
+    def _keep_back(self, record: Record) -> None:
+        self.queue.remove(record.job)
 
     def _start(self, record: Record) -> None:
         job = record.job
@@ -208,16 +214,20 @@ class JobBook:
         self.aside.drop(record.job.id)
         if not record.released:
             self._forget_end(record)
-        del self.records[record.job.id]
+        self._forget(record)
 
     def _withdraw(self, record: Record) -> None:
-        if record.job.id not in self.aside:
-            self.queue.remove(record.job)
-        self._drop(record)
+        self.queue.remove(record.job)
+        self._forget(record)
 
     def _drop(self, record: Record) -> None:
-        self.aside.drop(record.job.id)
+        self.chain.drop(record.job.id)
+        self._forget(record)
+
+    def _forget(self, record: Record) -> None:
         del self.records[record.job.id]
+        if self.gates.rules is not None:
+            self.gates.ended[record.job.id] = Ended(record.state, record.story[-1][0])
 
 
 Move = Callable[[JobBook, Record], None]
@@ -232,12 +242,13 @@ class _Place(Enum):
 
 _PLACES: Final = {
     JobState.QUEUED: _Place.QUEUE,
-    JobState.HELD: _Place.ASIDE,
+    JobState.WAITING: _Place.ASIDE,
     **dict.fromkeys((JobState.STARTING, JobState.RUNNING, JobState.ENDING), _Place.ENDS),
     **dict.fromkeys(TERMINAL, _Place.GONE),
 }
 _MOVES: Final[dict[tuple[_Place, _Place], Move | None]] = {
-    (_Place.QUEUE, _Place.ASIDE): JobBook._hold,
+    (_Place.QUEUE, _Place.ASIDE): JobBook._keep_back,
+    (_Place.ASIDE, _Place.ASIDE): None,
     (_Place.QUEUE, _Place.ENDS): JobBook._start,
     (_Place.QUEUE, _Place.GONE): JobBook._withdraw,
     (_Place.ASIDE, _Place.QUEUE): JobBook._queue,

@@ -52,22 +52,27 @@ def submitted(machine: Machine, event: ev.JobSubmitted) -> list[Instruction]:
 
 def held(machine: Machine, event: ev.JobHeld) -> list[Instruction]:
     """A job leaves the queue until it is released."""
-    record, aside = machine.jobs[event.job_id], event.job_id in machine.jobs.aside
-    machine.jobs.become(record, JobState.HELD, machine.now_us, HELD, event)
-    _withdrawn(machine, record, event, known=not aside)
+    jobs, record = machine.jobs, machine.jobs[event.job_id]
+    was_queued = record.state is JobState.QUEUED
+    if event.job_id in jobs.chain.hold.jobs or not (was_queued or record.state is JobState.WAITING):
+        raise record.illegal(JobState.WAITING, machine.now_us)
+    jobs.chain.put_on_hold(event.job_id)
+    jobs.follow_rules(record, machine.now_us, HELD, event)
+    if was_queued:
+        _withdrawn(machine, record, event)
     return []
 
 
 def released(machine: Machine, event: ev.JobReleased) -> list[Instruction]:
-    """A held job is back at its place in the queue, or is tried again where the pass had set it aside."""
-    record = machine.jobs[event.job_id]
-    if record.state is not JobState.HELD:  # what starts waits again for another reason
+    """A held job is back at its place in the queue, unless another rule keeps it back."""
+    jobs, record = machine.jobs, machine.jobs[event.job_id]
+    if event.job_id not in jobs.chain.hold.jobs:
         raise record.illegal(JobState.QUEUED, machine.now_us)
-    machine.jobs.become(record, JobState.QUEUED, machine.now_us, RELEASED, event)
-    machine.trigger = event
-    if event.job_id in machine.jobs.aside:
+    if jobs.chain.release(event.job_id):  # the pass had set it aside
         machine.changes.due = True
-    else:
+    jobs.follow_rules(record, machine.now_us, RELEASED, event)
+    machine.trigger = event
+    if record.state is JobState.QUEUED:
         machine.changes.submitted.append(record.job)
     return []
 
@@ -87,20 +92,15 @@ def cancelled(machine: Machine, event: ev.JobCancelled) -> list[Instruction]:
     if record.allocation is not None:
         told = holdings.drop(machine, record, event) if record.awaits else []
         return [*told, machine.kill(record, CANCELLED, event)]
-    was_queued, aside = record.state is JobState.QUEUED, event.job_id in machine.jobs.aside
+    was_queued = record.state is JobState.QUEUED
     machine.jobs.become(record, JobState.CANCELLED, machine.now_us)
     if was_queued:
-        _withdrawn(machine, record, event, known=not aside)
+        _withdrawn(machine, record, event)
     return []
 
 
-def _withdrawn(machine: Machine, record: Record, event: ev.Event, *, known: bool) -> None:
-    """A job has left the queue without a start: the policy is told of it only if it was told that the job came.
-
-    ``known``: it was not set aside, so that the policy may know it.
-    """
-    if not known:
-        return
+def _withdrawn(machine: Machine, record: Record, event: ev.Event) -> None:
+    """A job has left the queue without a start: the policy is told of it only if it was told that the job came."""
     machine.trigger = event
     record.promise_us = None
     changes, job = machine.changes, record.job

@@ -3,11 +3,12 @@
 What events change (``lifecycle``, ``node_events``) and a pass decides on (``state``). No policy is known here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job, JobState
+from space_scheduler.eligibility.rule import Rule
 from space_scheduler.feasibility import Place
 from space_scheduler.machine.capacity import Capacity, CountedCapacity
 from space_scheduler.machine.events import AnyEvent, Event
@@ -52,11 +53,13 @@ class Machine:
         "turns",
     )
 
-    def __init__(self, order: Order, rules: MachineRules, place: Place) -> None:
+    def __init__(
+        self, order: Order, rules: MachineRules, place: Place, eligibility: Sequence[Rule] | None = None
+    ) -> None:
         self.rules = rules
         self.place = place
         self.now_us = 0
-        self.jobs = JobBook(order, place.alike_in if rules.sharing is None else FIELDS)
+        self.jobs = JobBook(order, place.alike_in if rules.sharing is None else FIELDS, eligibility)
         self.capacity: Capacity = CountedCapacity()
         self.nodes: NamedCapacity | None = None
         self.rates: Rates | None = None

@@ -9,11 +9,13 @@ from fractions import Fraction
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from cosched.model.allocation import Allocation
-from cosched.model.job import Job, JobState
+from cosched.model.job import QUEUED, WAITING, Job, JobState
 from cosched.model.node import Node, Owner
-from space_scheduler.machine.aside import Aside, SetAside
+from space_scheduler.eligibility.chain import SavedWaiting
+from space_scheduler.eligibility.set_aside import SetAside
 from space_scheduler.machine.capacity import CountedCapacity
 from space_scheduler.machine.events import AnyEvent
 from space_scheduler.machine.machine import Machine
@@ -103,6 +105,7 @@ class SavedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     forgotten: bool = False
     aside: tuple[SetAside, ...] = ()
     aside_changes: int = 0
+    waiting: SavedWaiting | None = None
 
 
 def encode(machine: Machine, passes: int, memory: Any, forgotten: bool) -> SavedState:
@@ -136,6 +139,7 @@ def encode(machine: Machine, passes: int, memory: Any, forgotten: bool) -> Saved
         forgotten=forgotten,
         aside=tuple(machine.jobs.aside),
         aside_changes=machine.jobs.aside.changes,
+        waiting=machine.jobs.chain.saved(),
     )
 
 
@@ -163,10 +167,10 @@ def decode(saved: SavedState, machine: Machine) -> None:
         machine.jobs.queue.tell_apart(nodes.bans)
         machine.see(nodes.members)  # what a job goes at depends on the clusters of its nodes
     machine.jobs.ranks = saved.ranks
-    held = {each.job.id for each in saved.jobs if each.state is JobState.HELD} if saved.aside else ()
-    machine.jobs.aside = Aside(saved.aside, saved.aside_changes, held)
+    jobs, waiting = _read_anew(saved) if saved.waiting is None else (saved.jobs, saved.waiting)
+    machine.jobs.chain.restore(waiting, saved.aside, saved.aside_changes)
     machine.programs.restore(saved.programs)
-    for job in saved.jobs:
+    for job in jobs:
         record = _record(job)
         machine.jobs.restore(record)
         if record.holds_processors and record.allocation is not None:
@@ -177,6 +181,22 @@ def decode(saved: SavedState, machine: Machine) -> None:
         if machine.turns is not None:
             machine.turns.restore(saved.turns)
         machine.see(nodes.members)
+
+
+def _read_anew(saved: SavedState) -> tuple[tuple[SavedJob, ...], SavedWaiting]:
+    """The jobs of a snapshot of version 0.1, and which rules keep them back.
+
+    Only held jobs were kept apart from those that are queued then; a job that was set aside was one of these.
+    """
+    held = tuple(each.job.id for each in saved.jobs if each.state is WAITING)
+    aside = {each.job_id: each for each in saved.aside}
+    jobs = tuple(
+        each
+        if each.state is not QUEUED or (found := aside.get(each.job.id)) is None
+        else replace(each, state=WAITING, story=(*each.story, (found.since_us, WAITING)), reason=found.reason)
+        for each in saved.jobs
+    )
+    return jobs, SavedWaiting(held)
 
 
 def _saved_job(record: Record) -> SavedJob:

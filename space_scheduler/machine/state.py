@@ -3,7 +3,8 @@
 Events change the machine, by tables of functions (``lifecycle``, ``node_events``); the :class:`Boundary` that closes a
 batch runs one pass:
 
-1. Jobs whose predicted end has come and that are still here are predicted anew, or released by rule.
+1. Jobs whose predicted end has come and that are still here are predicted anew, or released by rule. Rules are asked
+   whether jobs that come to the queue may be queued yet (``eligibility``).
 2. Is nothing different since the last pass, there is none.
 3. The rates of jobs that share nodes follow what has changed; their ends move.
 4. The policy plans on a snapshot, and the plan is checked with the function that planned it. Where either fails, both
@@ -15,7 +16,7 @@ batch runs one pass:
 :meth:`SchedulerState.replay` takes the recorded decision in place of step 4, and asks nobody.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Any, ClassVar, Final, NamedTuple
@@ -25,14 +26,16 @@ from msgspec.structs import replace
 from cosched.errors import BadInput
 from cosched.model.allocation import Allocation
 from cosched.model.coscheduling import Receives
-from cosched.model.job import RUNNING, Job, JobState
+from cosched.model.job import RUNNING, WAITING, Job, JobState
 from cosched.model.time import FOREVER_US
+from space_scheduler.eligibility.rule import Moment, Rule
 from space_scheduler.lookahead import Progress
 from space_scheduler.machine import blame, check, explain, holdings, invariants, snapshot
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.decision import (
     DecidedAside,
     DecidedStart,
+    DecidedWait,
     Decision,
     decision_of,
     memory_found,
@@ -68,7 +71,7 @@ from space_scheduler.policy.interface import (
 from space_scheduler.policy.place import place_of
 from space_scheduler.policy.queue import JobQueue
 from space_scheduler.progress import ALONE_PPM, end_us
-from space_scheduler.reasons import Reason, Why
+from space_scheduler.reasons import ELIGIBLE, Reason, Why
 
 __all__ = ["BadPlan", "MachineRules", "SchedulerState"]
 
@@ -82,13 +85,15 @@ def timer_due(machine: Machine, event: ev.TimerDue) -> list[Instruction]:
 
 
 class _Moves(NamedTuple):
-    """Which jobs a pass sets aside, or tried again in vain, and which of those that were are back."""
+    """Which jobs a pass sets aside, or tried again in vain, which of those that were are back, what rules have said."""
 
     aside: tuple[DecidedAside, ...] = ()
     back: tuple[int, ...] = ()
+    gates: tuple[DecidedWait, ...] = ()
 
 
 _NONE: Final = _Moves()
+_TRIED_AGAIN: Final = Reason(Why.TRIED_AGAIN)
 #: What the head of the queue may lack: a policy may say more.
 _LACKING: Final = frozenset({Why.NOT_ENOUGH_FREE, Why.NOT_FOLDABLE, Why.NOT_CHOSEN})
 
@@ -98,15 +103,20 @@ class SchedulerState:
 
     handlers: ClassVar[Mapping[type[ev.Event], Handler]] = {**JOB_EVENTS, **NODE_EVENTS, ev.TimerDue: timer_due}
 
-    def __init__(self, policy: Policy, rules: MachineRules | None = None) -> None:
-        """Raises :class:`BadInput` for a policy that does not go with how jobs share nodes there."""
+    def __init__(
+        self, policy: Policy, rules: MachineRules | None = None, eligibility: Sequence[Rule] | None = None
+    ) -> None:
+        """``eligibility``: rules that are asked before a job is queued (None: those of the past keep their jobs).
+
+        Raises :class:`BadInput` for a policy that does not go with how jobs share nodes there.
+        """
         rules, traits = rules or MachineRules(), traits_of(policy)
         if rules.sharing is not None and not traits.shares:
             found = f"{policy} cannot be had there: {traits.alone_because}"
             raise BadInput("policy, where jobs share nodes", found, "one with shares = True, such as 3dbf-light")
         self.policy = policy
         place = place_of(traits.place or rules.place, earlier=rules.edition < EDITION)
-        self.machine = Machine(policy.order, rules, place)
+        self.machine = Machine(policy.order, rules, place, eligibility)
         self.queue, self.records = self.machine.jobs.queue, self.machine.jobs.records
         self.passes = 0
         self.memory: Any = None
@@ -156,10 +166,11 @@ class SchedulerState:
         past_their_ends(machine)
         if decided is None:
             return []
+        self._follow_gates(decided.gates, event)
         if machine.rates is not None:
             self._follow_rates(event, machine.rates)
         self._note_changes()
-        moves = _Moves(decided.aside, decided.back)
+        moves = _Moves(decided.aside, decided.back, decided.gates)
         starts = [each.job_id for each in decided.changes if isinstance(each, DecidedStart)]
         moved = self._move(moves, starts, event, changes=bool(decided.changes))
         plan, forgotten = plan_of(decided, self.machine.jobs, self.policy)
@@ -178,13 +189,19 @@ class SchedulerState:
         return snapshot.encode(self.machine, self.passes, memory, forgotten)
 
     @classmethod
-    def restore(cls, policy: Policy, rules: MachineRules | None, saved: SavedState) -> "SchedulerState":
+    def restore(
+        cls,
+        policy: Policy,
+        rules: MachineRules | None,
+        saved: SavedState,
+        eligibility: Sequence[Rule] | None = None,
+    ) -> "SchedulerState":
         """The machine of a snapshot. It goes on as the other would have, if the policy is the same.
 
         A policy that finds a memory of another type, or that has declared none, begins with None and is told that
         everything is disturbed, at the next Boundary.
         """
-        state = cls(policy, rules)
+        state = cls(policy, rules, eligibility)
         snapshot.decode(saved, state.machine)
         state.passes = saved.passes
         state.memory, forgotten = memory_found(saved.memory, saved.forgotten, policy)
@@ -203,13 +220,16 @@ class SchedulerState:
         ends = machine.jobs.ends
         if ends and ends[0][0] <= machine.now_us:  # 1. ends
             past_their_ends(machine, name_overdue=event.name_overdue)
+        jobs, error = machine.jobs, None
+        gates = self._ask_rules(event) if jobs.gates.active else ()
         changes = machine.changes if self.unread is None else self.happened()
         if not changes:  # 2. is there a pass?
-            return []
+            if not gates:
+                return []
+            return self._carry_out(self._trying_again(Plan((), self.memory)), event, _Moves(gates=gates))
         if machine.rates is not None:  # 3. rates
             self._follow_rates(event, machine.rates)
-        jobs, error = machine.jobs, None
-        if not jobs.aside.jobs:
+        if not jobs.aside.jobs and not jobs.gates.active:
             try:
                 plan = self.policy.plan(self.view(changes))  # 4. plan and check
                 if self.unread is not None:
@@ -221,6 +241,7 @@ class SchedulerState:
                 return self._carry_out(plan, event, _NONE)
         self._note_changes()
         plan, moves = self._planned(changes, error)
+        moves = moves._replace(gates=gates)
         moved = self._move(moves, [start.job.id for start in plan.starts], event, changes=bool(plan.changes))
         return moved + self._carry_out(self._trying_again(plan), event, moves)
 
@@ -294,30 +315,78 @@ class SchedulerState:
         instructions: list[Instruction] = []
         for job_id in moves.back:
             record = jobs.records[job_id]
-            jobs.take_back(record)
-            if record.state is JobState.QUEUED and job_id not in starts:
-                record.decided(Reason(Why.TRIED_AGAIN), now_us, cause)
-                instructions.append(Tell(job_id, FOREVER_US, event, record.reason))
+            jobs.aside.drop(job_id)
+            if record.state is WAITING:
+                jobs.follow_rules(record, now_us, _TRIED_AGAIN, cause)
+                if job_id not in starts:
+                    instructions.append(Tell(job_id, FOREVER_US, event, record.reason))
         for each in moves.aside:
             record, is_new = jobs.records[each.job_id], each.job_id not in jobs.aside
-            jobs.set_aside(record, each.problem, now_us, tried=each.tried)
+            reason = jobs.aside.put(each.job_id, each.problem, now_us, tried=each.tried).reason
             if not is_new:
                 continue
-            reason = jobs.aside.jobs[each.job_id].reason
             if record.state is JobState.QUEUED:
                 record.promise_us = None
-                record.decided(reason, now_us, cause)
+                jobs.follow_rules(record, now_us, reason, cause)
             instructions.append(SetAside(each.job_id, each.problem, event, reason))
         if changes and jobs.aside.jobs:
             jobs.aside.changes += 1
         return instructions
 
+    def _ask_rules(self, event: Boundary) -> tuple[DecidedWait, ...]:
+        """Ask rules about the jobs that come to the queue, and those that wait for what has happened; follow them."""
+        machine, jobs = self.machine, self.machine.jobs
+        records, gates = jobs.records, jobs.gates
+        again = {job_id for job_id in gates.asked(machine.now_us) if job_id in records}
+        asked = again.union(job.id for job in machine.changes.submitted)
+        if not asked:
+            return ()
+        moment = Moment(
+            machine.now_us,
+            lambda job_id: records[job_id].state if job_id in records else None,
+            lambda: ((record.job, record.state) for record in records.values()),
+            gates.ended,
+        )
+        found = []
+        for job_id in sorted(asked, key=lambda job_id: records[job_id].rank):
+            gate = gates.judge(records[job_id].job, moment)
+            if gate != gates.waits.get(job_id):
+                found.append(DecidedWait(job_id, gate))
+        self._follow_gates(decided := tuple(found), event)
+        return decided
+
+    def _follow_gates(self, decided: Sequence[DecidedWait], event: Boundary) -> None:
+        """Have jobs wait, or come to the queue, as rules have decided."""
+        if not decided:
+            return
+        machine, jobs, changes = self.machine, self.machine.jobs, self.machine.changes
+        cause, now_us = machine.trigger or event, machine.now_us
+        passed: list[Record] = []
+        kept_back = set()
+        for job_id, gate in ((each.job_id, each.gate) for each in decided):
+            record = jobs.records[job_id]
+            if gate is None:
+                jobs.gates.drop(job_id)
+                if jobs.chain.reason(job_id) is None:
+                    passed.append(record)
+            else:
+                jobs.gates.put(job_id, gate)
+                kept_back.add(job_id)
+        changes.submitted = [job for job in changes.submitted if job.id not in kept_back]
+        came = [jobs.records[job.id] for job in changes.submitted]
+        if passed:
+            jobs.take_last_places(passed, [each for each in came if each.story == ((now_us, JobState.QUEUED),)])
+        for each in decided:
+            jobs.follow_rules(jobs.records[each.job_id], now_us, ELIGIBLE, cause)
+        changes.submitted[:0] = [record.job for record in passed]
+
     def _trying_again(self, plan: Plan) -> Plan:
-        """The plan, with a wake-up when a job that is set aside is tried again, at the latest."""
+        """The plan, with a wake-up when a job is tried again, or a rule asked again, at the latest."""
         machine = self.machine
-        next_us = machine.jobs.aside.next_us()
-        if next_us is None:
+        coming = [each for each in (machine.jobs.aside.next_us(), machine.jobs.gates.next_us()) if each is not None]
+        if not coming:
             return plan
+        next_us = min(coming)
         pending = machine.timer_us if machine.timer_us is not None and machine.timer_us > machine.now_us else next_us
         wakes_us = pending if plan.wake_us is None else plan.wake_us
         return Plan(plan.changes, plan.memory, max(min(wakes_us, next_us), machine.now_us + 1), plan.told)
@@ -358,6 +427,7 @@ class SchedulerState:
         self.memory = plan.memory
         self._applied, self._moves = plan, moves
         machine.trigger = self.unread = None
+        machine.jobs.gates.ended.clear()
         machine.changes = Changes()  # not before: a pass that failed leaves what changed to the next one
         return instructions
 

@@ -1,17 +1,19 @@
-"""Policies by name: a preset, an entry point of another package, or a user's own ``module:name``.
+"""Policies and rules of eligibility by name: ours, an entry point of another package, a user's own ``module:name``.
 
-``module:name`` is looked for as Python would from the current directory, or from one that is named. The object is a
-policy, or something that gives one when called without arguments (a class, a function).
+``module:name`` is looked for as Python would from the current directory, or from one that is named. The object is one,
+or something that gives one when called without arguments (a class, a function).
 """
 
 import importlib
 import sys
 import traceback
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from cosched.errors import BadInput, nearest
 from cosched.model.job import Job
+from space_scheduler.eligibility.dependency import DEPENDENCY
+from space_scheduler.eligibility.rule import Moment, Rule, Wait
 from space_scheduler.machine.state import BadPlan
 from space_scheduler.policy.interface import Plan, PlannedChange, Policy, Snapshot, traits_of
 from space_scheduler.policy.order import Key
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
 GROUP: Final = "cosched.policies"
+RULES: Final = "cosched.eligibility"
 Answer = TypeVar("Answer")
 
 
@@ -78,14 +81,8 @@ def resolve(
         raise BadInput(where, f"{name!r} with --order or --select", "a preset: a policy of your own has its own order")
     if ":" in name:
         return _checked(name, _imported(name, where, directory))
-    for entry in entry_points(group=GROUP):
-        if entry.name == name:
-            try:
-                loaded = entry.load()
-            except (Exception, SystemExit) as error:
-                found = f"its entry point {entry.value} cannot be loaded: {_told(error)}"
-                raise BadInput(f"policy {name}", found, "one that can be imported") from error
-            return _checked(name, loaded)
+    if (loaded := _installed(GROUP, name, "policy")) is not None:
+        return _checked(name, loaded)
     known = names()
     raise BadInput(
         where,
@@ -93,6 +90,60 @@ def resolve(
         "one of " + ", ".join(known) + ", or module:name",
         nearest=nearest(name, known),
     )
+
+
+def rules(given: Sequence[str], *, where: str = "eligibility", directory: str | None = None) -> tuple[Rule, ...]:
+    """The rules of eligibility of these names, in this order: ``dependency``, entry points, ``module:name``.
+
+    Raises :class:`BadInput`; ``where`` and ``directory`` as for :func:`resolve`.
+    """
+    if twice := sorted({name for name in given if given.count(name) > 1}):
+        raise BadInput(where, f"{twice[0]!r} twice", "each rule once")
+    return tuple(_rule(name, where, directory) for name in given)
+
+
+def _rule(name: str, where: str, directory: str | None) -> Rule:
+    if name == DEPENDENCY.name:
+        return DEPENDENCY
+    found = _imported(name, where, directory, "rule") if ":" in name else _installed(RULES, name, "rule")
+    if found is None:
+        known = [DEPENDENCY.name, *(entry.name for entry in entry_points(group=RULES))]
+        expected = "one of " + ", ".join(known) + ", or module:name"
+        raise BadInput(where, f"no rule {name!r}", expected, nearest=nearest(name, known))
+    try:
+        made = found() if isinstance(found, type) or not hasattr(found, "wait") else found  # type: ignore[operator]
+    except TypeError as error:
+        raise BadInput(f"rule {name}", f"it cannot be made: {error}", "something that needs no arguments") from error
+    if not callable(getattr(made, "wait", None)):
+        expected = "an object with wait(job, moment); see docs/guide/own-policy.md"
+        raise BadInput(f"rule {name}", f"{type(made).__name__} has no wait", expected)
+    return _OwnRule(name, made)
+
+
+class _OwnRule:
+    """A user's own rule, by the name under which it was asked for."""
+
+    def __init__(self, name: str, rule: Any) -> None:
+        self.name = name
+        self._rule = rule
+
+    def wait(self, job: Job, moment: Moment) -> Wait | None:
+        """What it says; what goes wrong in it is told by ``Gates``."""
+        found: Wait | None = self._rule.wait(job, moment)
+        return found
+
+
+def _installed(group: str, name: str, kind: str) -> object | None:
+    """What an entry point offers; None where there is none of that name."""
+    for entry in entry_points(group=group):
+        if entry.name == name:
+            try:
+                loaded: object = entry.load()
+            except (Exception, SystemExit) as error:
+                found = f"its entry point {entry.value} cannot be loaded: {_told(error)}"
+                raise BadInput(f"{kind} {name}", found, "one that can be imported") from error
+            return loaded
+    return None
 
 
 def _argument(text: str) -> tuple[str, str, str]:
@@ -103,7 +154,7 @@ def _argument(text: str) -> tuple[str, str, str]:
     return (first.strip(), "(", f"{rest})") if rest else (first.strip(), "", "")
 
 
-def _imported(name: str, where: str, directory: str | None) -> object:
+def _imported(name: str, where: str, directory: str | None, kind: str = "policy") -> object:
     module_name, _, attribute = name.partition(":")
     if not all(part.isidentifier() for part in [*module_name.split("."), attribute]):
         raise BadInput(where, f"{name!r}", "module:name, such as mypolicy:MyPolicy")
@@ -116,18 +167,18 @@ def _imported(name: str, where: str, directory: str | None) -> object:
     except ModuleNotFoundError as error:
         there = "in the current directory or installed" if directory is None else f"in {directory} or installed"
         expected = f"a module {there}" if directory != "" else "an installed module, or policy_directory, where it lies"
-        raise BadInput(f"policy {name}", f"no module {error.name!r}", expected) from error
+        raise BadInput(f"{kind} {name}", f"no module {error.name!r}", expected) from error
     except SyntaxError as error:
-        where = f"{error.filename}:{error.lineno}" if error.filename else f"policy {name}"
+        where = f"{error.filename}:{error.lineno}" if error.filename else f"{kind} {name}"
         raise BadInput(where, str(error.msg), "a module that Python can read") from error
     except (Exception, SystemExit) as error:
-        raise BadInput(f"policy {name}", f"its module fails: {_told(error)}", "one that can be imported") from error
+        raise BadInput(f"{kind} {name}", f"its module fails: {_told(error)}", "one that can be imported") from error
     if not hasattr(module, attribute):
         public = [each for each in vars(module) if not each.startswith("_")]
         raise BadInput(
-            f"policy {name}",
+            f"{kind} {name}",
             f"{module_name} has no {attribute!r}",
-            "a policy in it",
+            f"a {kind} in it",
             nearest=nearest(attribute, public),
         )
     found: object = getattr(module, attribute)

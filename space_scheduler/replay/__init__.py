@@ -20,7 +20,7 @@ from cosched.model.time import plain_seconds
 from space_scheduler.machine.events import Event
 from space_scheduler.machine.instructions import Instruction
 from space_scheduler.machine.state import SchedulerState
-from space_scheduler.plugins import resolve
+from space_scheduler.plugins import resolve, rules
 from space_scheduler.policy.interface import Policy
 from space_scheduler.service.core.journalled import RESUMED, caused
 from space_scheduler.service.journal.reading import Entry, Run, Saved, read_entries, read_runs, read_snapshot, text_of
@@ -119,7 +119,8 @@ class _Replay:
         try:
             for _, part in groupby(entries, self._part):
                 # as a service that starts: it goes on from what is recorded
-                state = recorded.state(self.policy_of(self.run), self.run.rules)
+                asked = rules(self.run.eligibility)
+                state = recorded.state(self.policy_of(self.run), self.run.rules, asked)
                 self._live_through(state, _Lived(part, recorded))
         except _Differs as found:
             difference = found.difference

@@ -53,7 +53,7 @@ from space_scheduler.service.journal.records import Committed, JobRecord
 from space_scheduler.service.launch.inputs import InJournal, Started
 from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.service_core import ServiceCore
-from space_scheduler.service.launch.sharing import policy_of, rules_of
+from space_scheduler.service.launch.sharing import eligibility_of, policy_of, rules_of
 from space_scheduler.service.link.link import Link
 from space_scheduler.service.log import Log
 from space_scheduler.service.metrics.exposition import Metrics
@@ -372,6 +372,7 @@ def host_of(
         least_epoch=max(TAKE_OVER_EPOCH, int(time())) if take_over else 1,
         dividing=config.components.dividing(),
         overdue_after_us=config.time_us("grace") + 2 * config.time_us("heartbeat"),
+        eligibility=eligibility_of(config),
     )
 
 

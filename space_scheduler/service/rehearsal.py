@@ -38,7 +38,7 @@ from space_scheduler.service.journal.schema import (
     marked,
     readable,
 )
-from space_scheduler.service.launch.sharing import policy_of
+from space_scheduler.service.launch.sharing import eligibility_of, policy_of
 
 
 async def rehearse(config: ClusterConfig, where: str) -> list[str]:
@@ -47,6 +47,7 @@ async def rehearse(config: ClusterConfig, where: str) -> list[str]:
     ``where`` is the settings' file, for what is wrong in it. The journal is recovered from a copy.
     """
     policy_of(config, f"{where}: policy")
+    eligibility_of(config, f"{where}: eligibility")
     state = Path(config.state)
     journal = state / "journal.db"
     running, mark = _holder(journal)

@@ -15,7 +15,7 @@ HOLDING = (JobState.STARTING, JobState.RUNNING, JobState.ENDING)
 #: By which steps a new job comes to be in a state.
 WAYS = {
     JobState.QUEUED: [],
-    JobState.HELD: [JobState.HELD],
+    JobState.WAITING: [JobState.WAITING],
     JobState.STARTING: [JobState.STARTING],
     JobState.RUNNING: [JobState.STARTING, JobState.RUNNING],
     JobState.ENDING: [JobState.STARTING, JobState.ENDING],

@@ -114,7 +114,7 @@ class Life:
         elif dice < 0.87:
             states, kind = (JobState.QUEUED,), ev.JobHeld
         elif dice < 0.95:
-            states, kind = (JobState.HELD,), ev.JobReleased
+            states, kind = (JobState.WAITING,), ev.JobReleased
         else:
             states, kind = (JobState.STARTING,), None
         if not (found := self.those(*states)):

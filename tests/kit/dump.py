@@ -24,6 +24,7 @@ def dump(state: SchedulerState) -> dict[str, Any]:
         "turns": None if state.machine.turns is None else state.machine.turns.saved(),
         "programs": state.machine.programs.saved(),
         "aside": ([*jobs.aside], sorted(jobs.aside.held), jobs.aside.changes),
+        "waiting": jobs.chain.saved(),
         "timer": state.machine.timer_us,
         "changes": (
             list(changes.submitted),

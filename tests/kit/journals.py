@@ -2,6 +2,7 @@
 
 import random
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from cosched.wire.api import Submission
 from cosched.wire.messages import Exit
 from kit.drive import policy_named
 from kit.loads import SECOND
+from space_scheduler.eligibility.rule import Rule
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
 from space_scheduler.machine.state import MachineRules, SchedulerState
@@ -110,6 +112,7 @@ class Driven:
     keep_jobs_us: int | None = None
     snapshot_every: int = 1 << 60
     accepted: set[int] = field(default_factory=set)
+    eligibility: Sequence[Rule] = ()
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -131,6 +134,7 @@ class Driven:
             keep_events=self.keep_events,
             keep_us=self.keep_us,
             snapshot_every=self.snapshot_every,
+            eligibility=self.eligibility,
         )
         if not self.core.state.nodes():
             for name, procs in (("ant", 4), ("bee", 2), ("cat", 2)):

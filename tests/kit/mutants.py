@@ -17,7 +17,6 @@ from space_scheduler.machine.capacity import CountedCapacity
 from space_scheduler.machine.events import Event, JobEnded, JobLaunched, JobReleased, JobSubmitted, NodesLost
 from space_scheduler.machine.instructions import Instruction, Start
 from space_scheduler.machine.machine import Machine
-from space_scheduler.machine.rules import MachineRules
 from space_scheduler.machine.state import SchedulerState
 from space_scheduler.policy.future import CountedFuture, KeptFuture, counted
 from space_scheduler.policy.interface import (
@@ -295,8 +294,8 @@ class GenerousCapacity(CountedCapacity):
 class Generous(SchedulerState):
     """Counts the processors of an ended job twice."""
 
-    def __init__(self, policy: Policy, rules: MachineRules | None = None) -> None:
-        super().__init__(policy, rules)
+    def __init__(self, *how: Any) -> None:
+        super().__init__(*how)
         self.machine.capacity = GenerousCapacity()
 
 
@@ -309,8 +308,8 @@ class LeakingCapacity(CountedCapacity):
 class Leaker(SchedulerState):
     """Keeps a processor of every job that ends."""
 
-    def __init__(self, policy: Policy, rules: MachineRules | None = None) -> None:
-        super().__init__(policy, rules)
+    def __init__(self, *how: Any) -> None:
+        super().__init__(*how)
         self.machine.capacity = LeakingCapacity()
 
 

@@ -172,7 +172,7 @@ class ShapedAuthor(Author):
     def finish(self, state: SchedulerState) -> ev.Event | None:
         """What lets every job come to its end, one event after the other; None when nothing is left to do."""
         for job_id, record in state.records.items():
-            if record.state is JobState.HELD:
+            if job_id in state.machine.jobs.chain.hold.jobs:
                 return ev.JobReleased(job_id)
             if record.change and record.change.sent and not record.released:
                 return ev.JobResized(job_id)

@@ -57,14 +57,17 @@ class Author:
         if dice < 0.6:
             return self._about_nodes(state)
         kinds = {
-            ev.JobHeld: (JobState.QUEUED,),
-            ev.JobReleased: (JobState.HELD,),
-            ev.JobCancelled: (JobState.QUEUED, JobState.HELD, JobState.STARTING, JobState.RUNNING),
+            ev.JobHeld: (JobState.QUEUED, JobState.WAITING),
+            ev.JobReleased: (JobState.WAITING,),
+            ev.JobCancelled: (JobState.QUEUED, JobState.WAITING, JobState.STARTING, JobState.RUNNING),
             ev.JobLaunched: (JobState.STARTING, JobState.ENDING),
             ev.JobEnded: (JobState.RUNNING, JobState.ENDING),
         }
         kind = self.random.choice((ev.JobHeld, ev.JobReleased, ev.JobCancelled, *[ev.JobLaunched, ev.JobEnded] * 3))
         jobs = [job_id for job_id, record in state.records.items() if record.state in kinds[kind]]
+        held = state.machine.jobs.chain.hold.jobs
+        if kind is ev.JobReleased or kind is ev.JobHeld:
+            jobs = [job_id for job_id in jobs if (job_id in held) is (kind is ev.JobReleased)]
         if not jobs:
             return None
         job_id = self.random.choice(jobs)

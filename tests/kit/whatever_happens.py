@@ -34,7 +34,7 @@ from space_scheduler.reasons import Why
 
 CAUSES = {Why.OVERRUN, Why.LATE_LAUNCH, Why.CAPACITY_CHANGED}
 HOLDING = (JobState.STARTING, JobState.RUNNING, JobState.ENDING)
-ALIVE = (JobState.QUEUED, JobState.HELD, *HOLDING)
+ALIVE = (JobState.QUEUED, JobState.WAITING, *HOLDING)
 NOBODY = 10_000
 pick = st.integers(0, 1 << 16)
 shapes = st.tuples(st.integers(1, 6), st.integers(1, 8))  # processors, estimate in tens of microseconds
@@ -125,13 +125,13 @@ class WhateverHappens(RuleBasedStateMachine):
     def hold(self, which: int) -> None:
         job_id = self.one_of(which, JobState.QUEUED)
         assert self.tell(ev.JobHeld(job_id)) == []
-        self.states[job_id] = JobState.HELD
+        self.states[job_id] = JobState.WAITING
         self.promised.pop(job_id, None)
 
-    @precondition(lambda self: self.those(JobState.HELD))
+    @precondition(lambda self: self.those(JobState.WAITING))
     @rule(which=pick)
     def release(self, which: int) -> None:
-        job_id = self.one_of(which, JobState.HELD)
+        job_id = self.one_of(which, JobState.WAITING)
         assert self.tell(ev.JobReleased(job_id)) == []
         self.states[job_id] = JobState.QUEUED
         self.comes_back()
@@ -315,7 +315,7 @@ class WhateverHappens(RuleBasedStateMachine):
             found += [(kind(job_id), UnknownJob) for kind in (ev.JobHeld, ev.JobReleased, ev.JobCancelled)]
             found += [(ev.JobLaunched(job_id), UnknownJob), (ev.JobEnded(job_id), UnknownJob)]
             found += [(ev.NodesLost(0, (job_id,)), UnknownJob)]
-        if (waiting := self.one_of(which, JobState.QUEUED, JobState.HELD)) != NOBODY:
+        if (waiting := self.one_of(which, JobState.QUEUED, JobState.WAITING)) != NOBODY:
             found += [(ev.JobEnded(waiting, outcome), IllegalTransition) for outcome in sorted(TERMINAL)]
             found += [(ev.JobLaunched(waiting), IllegalTransition), (ev.NodesLost(0, (waiting,)), IllegalTransition)]
             found += [(ev.JobSubmitted(self.jobs[waiting]), ValueError)]
@@ -369,7 +369,7 @@ class WhateverHappens(RuleBasedStateMachine):
         """The quiet tail."""
         if self.broken:
             return
-        for job_id in self.those(JobState.HELD):
+        for job_id in self.those(JobState.WAITING):
             self.tell(ev.JobReleased(job_id))
             self.states[job_id] = JobState.QUEUED
             self.comes_back()
@@ -391,7 +391,7 @@ class WhateverHappens(RuleBasedStateMachine):
                 self.the_timer_is_due()
             self.every_invariant_holds()
             self.the_account_agrees()
-        assert self.those(*HOLDING, JobState.QUEUED, JobState.HELD) == []
+        assert self.those(*HOLDING, JobState.QUEUED, JobState.WAITING) == []
         assert self.state.free_procs == self.in_service == self.installed
 
 
@@ -419,7 +419,7 @@ class WhateverIsMeasured(WhateverHappens):
 WITH_PROMISES = ["easy", "sjbf", *(f"conservative({choice})" for choice in EarlyEnd)]
 WITHOUT = ["fcfs", "bestfit", "fpfs(2)", "firstfit", "backfill(3)"]
 SITES = {
-    *(f"cancelled while {state}" for state in (JobState.QUEUED, JobState.HELD, JobState.STARTING, JobState.RUNNING)),
+    *(f"cancelled while {state}" for state in (JobState.QUEUED, JobState.WAITING, JobState.STARTING, JobState.RUNNING)),
     *(
         "ended",
         "launch failed",
@@ -449,6 +449,6 @@ def explore(
         "fired": Counter(),
     }
     machine: type[WhateverHappens] = type("WhateverHappens", (of,), body)
-    how.setdefault("max_examples", max(200, settings().max_examples))
+    how.setdefault("max_examples", max(300, settings().max_examples))
     run_state_machine_as_test(machine, settings=settings(stateful_step_count=60, **how))
     return machine.fired

@@ -43,7 +43,7 @@ def queue(queued: str, running: str, started: str) -> dict[str, str]:
         series("cosched_jobs", state="queued"): queued,
         series("cosched_jobs", state="running"): running,
         series("cosched_jobs", state="starting"): "0x200",
-        series("cosched_jobs", state="held"): "9x200",
+        series("cosched_jobs", state="waiting"): "9x200",
         series("cosched_instructions_total", kind="Start", reason="fits"): started,
         series("cosched_instructions_total", kind="Kill", reason="cancelled"): "0+1x200",
     }

@@ -18,9 +18,9 @@ from properties.test_plans_fit import ClusterLife
 from properties.test_policies_of_shapes import ShapedLife
 
 from cosched.model.job import Job, JobState
+from space_scheduler.eligibility.set_aside import EARLIEST_US, LATEST_US, Aside, SetAside
 from space_scheduler.machine import blame
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.aside import EARLIEST_US, LATEST_US, Aside, SetAside
 from space_scheduler.machine.instructions import SetAside as Told
 from space_scheduler.machine.snapshot import SavedState
 from space_scheduler.machine.state import SchedulerState
@@ -129,7 +129,8 @@ def test_next_try_is_the_first_moment_at_which_one_is_due(
         SetAside(at, min(since, tried) * EARLIEST_US, tried * EARLIEST_US, "x", tries, seen)
         for at, (since, tried, tries, seen) in enumerate(entries)
     ]
-    aside = Aside(made, changes)
+    aside = Aside()
+    aside.restore(made, changes, ())
     next_us = aside.next_us()
     if next_us is None:
         assert not made
@@ -218,7 +219,7 @@ def test_histories_have_jobs_of_all_kinds_that_are_set_aside_and_come_back() -> 
             life = lived("equipartition", how, "named", seed, 80)
             back += sum(len(decided.back) for *_, decided, _ in life.told if decided is not None)
             states |= {(how, life.state.records[each.job_id].state) for each in life.state.machine.jobs.aside}
-    assert {("raises", JobState.QUEUED), ("resizes", JobState.RUNNING), ("names", JobState.HELD)} <= states
+    assert {("raises", JobState.WAITING), ("resizes", JobState.RUNNING), ("names", JobState.WAITING)} <= states
     assert back > 10
 
 

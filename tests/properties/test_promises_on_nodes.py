@@ -312,7 +312,7 @@ def test_when_it_becomes_quiet_everything_ends(policy: str, seed: int, how: Mach
     for name, node in sizes.items():
         state.handle(ev.NodeJoined(node), now_us)
         state.handle(ev.NodeResumed(name), now_us)
-    for job_id in [job_id for job_id, record in state.records.items() if record.state is JobState.HELD]:
+    for job_id in [job_id for job_id, record in state.records.items() if record.state is JobState.WAITING]:
         state.handle(ev.JobReleased(job_id), now_us)
     for _ in range(4 * len(state.records) + 4):
         state.handle(ev.Boundary(), now_us)

@@ -122,11 +122,11 @@ def without_of_jobs(field: str) -> Callable[[SavedState], SavedState]:
 
 
 LEFT_OUT = {
-    # what is not here is asserted in goes_on_the_same itself, in test_reshaping or in test_aside
+    # what is not here is asserted in goes_on_the_same itself, in test_reshaping, test_aside or core/test_eligibility
     **{
         field: without(field)
         for field in SavedState.__struct_fields__
-        if field not in ("now_us", "passes", "forgotten", "changing", "aside", "aside_changes")
+        if field not in ("now_us", "passes", "forgotten", "changing", "aside", "aside_changes", "waiting")
     },
     **{
         field: without_of_jobs(field)

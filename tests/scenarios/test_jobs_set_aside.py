@@ -8,9 +8,9 @@ from kit.mutants import FITS, FailsFor, Told
 
 from cosched.model.job import Job, JobState
 from cosched.model.width import Range
+from space_scheduler.eligibility.set_aside import EARLIEST_US, LATEST_US
 from space_scheduler.machine import blame
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.aside import EARLIEST_US, LATEST_US
 from space_scheduler.machine.instructions import Resize, SetAside, Tell
 from space_scheduler.machine.record import IllegalTransition
 from space_scheduler.machine.state import BadPlan, SchedulerState
@@ -48,25 +48,29 @@ def three_jobs(policy: FailsFor) -> Drive:
 
 
 @pytest.mark.parametrize("how", FAILURES)
-def test_others_start_and_the_job_stays_queued_with_the_error(how: str) -> None:
+def test_others_start_and_the_job_waits_with_the_error(how: str) -> None:
     drive = three_jobs(planted(2, how=how))
     told = drive.decide()
     assert told[0].startswith(f"set aside 2: {FAILURES[how].partition(' with ')[0]}")
     assert start_of(told, 1)
     assert start_of(told, 3)
-    assert (drive.job_state(2), drive.queued()) == (JobState.QUEUED, [])
+    assert (drive.job_state(2), drive.queued()) == (JobState.WAITING, [])
     assert drive.why(2) == "SET_ASIDE, since 0 s, tries 1"
     (entry,) = drive.state.machine.jobs.aside
     assert entry.problem.startswith(FAILURES[how].partition(" with ")[0])
 
 
-def test_its_place_in_the_queue_is_shown() -> None:
-    drive = Drive(planted(2), procs=1)
+def test_job_that_is_back_has_its_old_place_in_the_queue() -> None:
+    policy = planted(2)
+    drive = Drive(policy, procs=1)
     for job_id in (1, 2, 3):
         drive.submit(job_id, procs=1, estimate_s=60)
     drive.decide()
     assert drive.queued() == [3]
-    assert [job.id for _, job in drive.state.machine.jobs.waiting()] == [2, 3]
+    cause_gone(policy)
+    drive.at(EARLIEST_S).timer()
+    drive.decide()
+    assert drive.queued() == [2, 3]
 
 
 def test_policy_that_fails_whatever_is_left_out_starts_nothing() -> None:
@@ -191,14 +195,14 @@ def test_held_while_set_aside_is_not_tried_and_is_when_released() -> None:
     drive = three_jobs(policy)
     drive.decide_and_launch()
     drive.hold(2)
-    assert (drive.job_state(2), drive.why(2)) == (JobState.HELD, "HELD")
+    assert (drive.job_state(2), drive.why(2)) == (JobState.WAITING, "HELD")
     drive.at(700).timer()
     before = policy.plans
     drive.decide()
     assert policy.plans == before + 1
     cause_gone(policy)
     drive.at(701).release(2)
-    assert drive.job_state(2) is JobState.QUEUED
+    assert (drive.job_state(2), drive.why(2)) == (JobState.WAITING, "SET_ASIDE, since 0 s, tries 1")
     assert start_of(drive.decide(), 2)
 
 

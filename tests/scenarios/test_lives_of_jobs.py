@@ -362,7 +362,7 @@ def test_an_illegal_change_tells_the_jobs_story() -> None:
         drive.at(10).launched(1)
     assert str(caught.value) == (
         "job 1 cannot go from running to running at 10 s; its story: "
-        "queued at 5 s, held at 6 s, queued at 8.5 s, starting at 8.5 s, running at 9 s"
+        "queued at 5 s, waiting at 6 s, queued at 8.5 s, starting at 8.5 s, running at 9 s"
     )
 
 

@@ -35,7 +35,7 @@ async def test_no_such_address_or_method(service: Running) -> None:
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("jobs?state=runing", "state: found 'runing'; expected one of queued, held, starting, running, ending; "
+        ("jobs?state=runing", "state: found 'runing'; expected one of waiting, queued, starting, running, ending; "
                               "did you mean 'running'?"),
         ("history?limit=0", "limit: found 0; expected a whole number, 1 to 1000"),
         ("history?limit=1001", "limit: found 1001; expected a whole number, 1 to 1000"),
@@ -58,9 +58,10 @@ async def test_the_life_of_a_held_job(service: Running) -> None:
     async with service.agent("n1", answers=False):
         await joined(service, "n1")
         job_id = await service.submit(hold=True, name="kept")
-        assert (await service.job(job_id)).state == "held"
+        assert (await service.job(job_id)).state == "waiting"
         refused = await service.post(f"/v1/jobs/{job_id}/hold", status=409)
-        assert f"job {job_id} is held: it cannot be held now; its story: queued 20" in refused["message"]
+        is_now = f"job {job_id} is waiting (held by its user or an operator)"
+        assert f"{is_now}: it cannot be held now; its story: queued 20" in refused["message"]
         explained = await service.get(f"/v1/jobs/{job_id}/explain")
         assert explained["reason"]["why"] == "held"
         released = await service.post(f"/v1/jobs/{job_id}/release")
@@ -125,7 +126,7 @@ class TestWaiting:
         async with service.agent("n1"):
             await joined(service, "n1")
             job_id = await service.submit(hold=True)
-            assert (await service.get(f"/v1/jobs/{job_id}/wait?timeout_s=0.01"))["state"] == "held"
+            assert (await service.get(f"/v1/jobs/{job_id}/wait?timeout_s=0.01"))["state"] == "waiting"
 
     async def test_or_when_the_service_ends(self, cluster: Cluster) -> None:
         async with running(cluster) as service, service.agent("n1"):
@@ -134,7 +135,7 @@ class TestWaiting:
             waiting = asyncio.create_task(service.get(f"/v1/jobs/{job_id}/wait?timeout_s=300"))
             await service.until(lambda: bool(service.service.jobs._waiting), "waiting")
             await service.service.stop()
-            assert (await waiting)["state"] == "held"
+            assert (await waiting)["state"] == "waiting"
 
 
 class TestPolicy:

@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry
 from cosched.config.cluster import ClusterConfig
 from cosched.model.job import Job, JobState
 from cosched.model.node import Node
+from space_scheduler.eligibility.set_aside import SetAside
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.aside import SetAside
 from space_scheduler.policy.interface import Policy
 from space_scheduler.policy.presets import compose
 from space_scheduler.replay import replay

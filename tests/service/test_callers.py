@@ -68,7 +68,7 @@ class TestOthers:
             body, status = (await self.curl(service, "-X", "POST", f"/v1/jobs/{job_id}/{verb}")).rsplit("\n", 1)
             assert status == "403"
             assert json.loads(body)["message"] == f"job {job_id} is {ME}'s; nobody may not {verb} it"
-            assert (await service.job(job_id)).state == "held"
+            assert (await service.job(job_id)).state == "waiting"
 
     async def test_they_read_no_output(self, service: Running) -> None:
         async with service.agent("n1"):

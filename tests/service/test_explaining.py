@@ -92,7 +92,7 @@ async def node_lost(service: Running, agent: Agent) -> int:
 CASES: dict[Bring, tuple[str, str, str, str]] = {
     queued: ("queued", "not_enough_free", "procs=2, free_procs=0", ""),
     behind: ("queued", "would_delay_reservation", "head=2, promised=20", ""),
-    held: ("held", "held", "", "JobHeld"),
+    held: ("waiting", "held", "", "JobHeld"),
     starting: ("starting", "fits", "", "JobSubmitted"),
     running_: ("running", "fits", "", "JobSubmitted"),
     ending: ("ending", "cancelled", "", f"by {ME}"),

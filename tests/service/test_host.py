@@ -163,7 +163,7 @@ async def test_held_at_submission_it_waits_until_released(path: Path) -> None:
         await live.host.post(ev.JobReleased(held), note="by ann")
         await live.until(lambda: held in live.started())
         history = (await live.host.job(held)).history
-    assert [step.state.value for step in history] == ["queued", "held", "queued", "starting"]
+    assert [step.state.value for step in history] == ["queued", "waiting", "queued", "starting"]
     assert history[2].note == "by ann"
 
 
@@ -371,7 +371,7 @@ async def test_history_is_the_last_to_end_first(path: Path) -> None:
         host = live.host
         for user in ("ann", "bob", "ann", "bob", "ann"):
             job_id = await host.submit(Job(0, 1, SECOND, 0), SCRIPT, user, hold=True)
-            assert live.state(job_id) is JobState.HELD
+            assert live.state(job_id) is JobState.WAITING
         for job_id in (4, 2, 5, 1):
             await host.post(ev.JobCancelled(job_id))
         assert [record.id for record in await host.history()] == [1, 5, 2, 4]

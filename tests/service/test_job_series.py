@@ -106,7 +106,7 @@ def test_the_error_of_a_prediction_is_against_the_first_promise() -> None:
 def test_what_was_promised_before_a_restart_counts_and_of_jobs_that_are_gone_nothing_is_kept() -> None:
     counted = Counted()
     waits = record(1, JobState.QUEUED, promised_us=50 * S)
-    counted.series.recovered([waits, record(2, JobState.RUNNING, promised_us=9 * S), record(3, JobState.HELD)])
+    counted.series.recovered([waits, record(2, JobState.RUNNING, promised_us=9 * S), record(3, JobState.WAITING)])
     counted.series.committed(started(1, 50))
     assert counted.histogram("job_prediction_error_seconds") == {"5.0": 1}
     counted.series.committed(promised(4, 10))
@@ -129,7 +129,11 @@ def test_cpu_is_counted_by_user_and_of_the_hundred_and_first_with_all_others() -
 
 
 def test_the_oldest_wait_is_of_those_that_may_start() -> None:
-    held, old, new = record(1, JobState.HELD), record(2, JobState.QUEUED, submit_us=10 * S), record(3, JobState.QUEUED)
-    view = View(now_us=20 * S, jobs={1: held, 2: old, 3: new}, alive={JobState.QUEUED: 2, JobState.HELD: 1})
+    held, old, new = (
+        record(1, JobState.WAITING),
+        record(2, JobState.QUEUED, submit_us=10 * S),
+        record(3, JobState.QUEUED),
+    )
+    view = View(now_us=20 * S, jobs={1: held, 2: old, 3: new}, alive={JobState.QUEUED: 2, JobState.WAITING: 1})
     assert oldest_wait_s(view, 70 * S) == 60, "by the clock, though nothing has happened for 50 s"
-    assert oldest_wait_s(View(jobs={1: held}, alive={JobState.HELD: 1}), 70 * S) == 0
+    assert oldest_wait_s(View(jobs={1: held}, alive={JobState.WAITING: 1}), 70 * S) == 0

@@ -39,7 +39,7 @@ async def test_what_is_measured(service: Running) -> None:
         return found[name, tuple(sorted(labels.items()))]
 
     assert value("cosched_jobs", state="running") == 1
-    assert value("cosched_jobs", state="held") == 1
+    assert value("cosched_jobs", state="waiting") == value("cosched_jobs_waiting", reason="held") == 1
     assert value("cosched_jobs", state="queued") == 0
     assert value("cosched_jobs_ended_total", state="completed") == 1
     assert value("cosched_jobs_ended_total", state="failed") == 0

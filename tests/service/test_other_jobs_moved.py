@@ -37,12 +37,14 @@ def planted(monkeypatch: pytest.MonkeyPatch, rule: Rule) -> None:
 
 def toggle(machine: Machine, job_id: int, event: ev.Event) -> None:
     """Hold a job that is queued; free one that is held."""
-    record = machine.jobs[job_id]
-    if record.state is JobState.HELD:
-        machine.jobs.become(record, JobState.QUEUED, machine.now_us, RELEASED, event)
+    jobs, record = machine.jobs, machine.jobs[job_id]
+    if record.state is JobState.WAITING:
+        jobs.chain.release(job_id)
+        jobs.follow_rules(record, machine.now_us, RELEASED, event)
         machine.changes.submitted.append(record.job)
     elif record.state is JobState.QUEUED:
-        machine.jobs.become(record, JobState.HELD, machine.now_us, HELD, event)
+        jobs.chain.put_on_hold(job_id)
+        jobs.follow_rules(record, machine.now_us, HELD, event)
         record.promise_us = None
         if record.job in machine.changes.submitted:
             machine.changes.submitted.remove(record.job)
@@ -65,7 +67,7 @@ def after_first(machine: Machine, event: ev.Event) -> None:
         toggle(machine, event.job.id, event)
     elif isinstance(event, ev.JobEnded) and event.job_id == 1:
         for job_id, record in list(machine.jobs.records.items()):
-            if record.state is JobState.HELD:
+            if record.state is JobState.WAITING:
                 toggle(machine, job_id, event)
 
 
@@ -77,13 +79,13 @@ def test_end_of_one_job_frees_another_in_both_books_and_the_journal(
     core, now_us = driven.core, driven.clock.now_us()
     first = core.submit(driven.job(), SCRIPT, "ann", now_us)
     second = core.submit(driven.job(), SCRIPT, "ann", now_us)
-    assert (first, core.records[second].state) == (1, JobState.HELD)
+    assert (first, core.records[second].state) == (1, JobState.WAITING)
     core.decide(now_us)
     core.take_in(ev.JobLaunched(first), now_us)
     core.take_in(ev.JobEnded(first, JobState.COMPLETED), now_us)
     assert core.records[second].state is JobState.QUEUED
     assert [(each.state, each.cause) for each in core.records[second].history[1:]] == [
-        (JobState.HELD, f"JobSubmitted job {second}"),
+        (JobState.WAITING, f"JobSubmitted job {second}"),
         (JobState.QUEUED, f"JobEnded job {first} as completed"),
     ]
     driven.commit()

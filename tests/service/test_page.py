@@ -164,7 +164,7 @@ async def test_a_story_is_the_apis(service: Running) -> None:
         story = await answer.json()
         assert answer.headers["Content-Security-Policy"]
     assert story["job_id"] == job_id
-    assert [step["state"] for step in story["history"]] == ["queued", "held"]
+    assert [step["state"] for step in story["history"]] == ["queued", "waiting"]
     async with service.http.get(f"{visit.path}jobs/999", headers=visit.headers) as answer:
         assert answer.status == 404
     async with service.http.get(f"{visit.path}set-aside", headers=visit.headers) as answer:

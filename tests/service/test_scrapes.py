@@ -75,7 +75,7 @@ async def test_while_a_pass_takes_long_scrapes_are_answered(make_cluster: Callab
             late = asyncio.create_task(service.submit())
             for _ in range(20):
                 found = await scraped(service)
-                assert found["cosched_jobs", "held"] == MANY
+                assert found["cosched_jobs", "waiting"] == MANY
             assert blocked.go.is_set() is False
             assert not late.done(), "it is the scheduling that waits, not the scrape"
         finally:

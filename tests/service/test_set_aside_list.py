@@ -13,9 +13,9 @@ from cosched.model.node import Node
 from cosched.model.stall import Stall, StalledProcess
 from cosched.wire import messages as wire
 from cosched.wire.api import SetAsideDoc, SetAsideList, Submission
+from space_scheduler.eligibility.set_aside import AGAIN, SetAside
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.aside import AGAIN, SetAside
-from space_scheduler.reasons import Reason, Why
+from space_scheduler.reasons import HELD, Reason, Why
 from space_scheduler.service.access.callers import Caller
 from space_scheduler.service.api.set_aside import Known, for_caller, set_aside
 from space_scheduler.service.journal.records import JobRecord, Transition, View
@@ -102,9 +102,9 @@ def test_lost_and_refused_nodes_are_told_and_one_that_never_came_is_not() -> Non
 
 
 def test_held_job_is_told_with_its_holder_and_the_command_that_releases_it() -> None:
-    by_root = Transition(3, 9 * S, JobState.HELD, note="by root")
-    at_once = Transition(1, S, JobState.HELD)
-    held, born = rows(record(4, "ann", JobState.HELD, by_root), record(5, "bob", JobState.HELD, at_once))
+    by_root = Transition(3, 9 * S, JobState.WAITING, HELD, note="by root")
+    at_once = Transition(1, S, JobState.WAITING, HELD)
+    held, born = rows(record(4, "ann", JobState.WAITING, by_root), record(5, "bob", JobState.WAITING, at_once))
     assert (held.name, held.by, held.since, held.back) == ("4", "root", at(9 * S), "'cosched release 4'")
     assert (born.name, born.by, born.since) == ("5", "bob", at(S))
 
@@ -141,10 +141,10 @@ def test_users_see_what_the_api_tells_everybody_and_jobs_of_their_own() -> None:
     book = nodes()
     book.committed(ev.NodeDrained("n1", f"{PAUSED}eve has paused parallel work at this desk"))
     book.entry("n2").word = wire.OwnersWord(bans=("bob",))
-    held = Transition(3, 9 * S, JobState.HELD, note="by root")
+    held = Transition(3, 9 * S, JobState.WAITING, HELD, note="by root")
     found = rows(
-        record(4, "ann", JobState.HELD, held),
-        record(5, "bob", JobState.HELD, held),
+        record(4, "ann", JobState.WAITING, held),
+        record(5, "bob", JobState.WAITING, held),
         book=book,
         problem="x",
         decided_us=S,

@@ -27,7 +27,7 @@ from cosched.wire.api import JobDoc
 
 #: Of so many jobs at the front of the queue, the list says why they wait.
 _EXPLAINED: Final = 25
-_NOT_STARTED: Final = (JobState.QUEUED, JobState.HELD)
+_NOT_STARTED: Final = (JobState.QUEUED, JobState.WAITING)
 _user = click.option("--user", metavar="NAME", help="Only that user's jobs; 'me' is whoever calls.")
 
 

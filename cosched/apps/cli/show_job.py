@@ -175,6 +175,6 @@ def _output(path: str | None, job: JobDoc, option: str) -> str:
         return f"{path} on {job.nodes[0].name}" if job.nodes else path
     return (
         f"cosched logs{option} {job.job_id}"
-        if job.start_time or job.state not in (JobState.QUEUED, JobState.HELD)
+        if job.start_time or job.state not in (JobState.QUEUED, JobState.WAITING)
         else ""
     )

@@ -51,8 +51,8 @@ from space_scheduler.service.metrics.exposition import CONTENT_TYPE, Metrics
 from space_scheduler.service.metrics.timed import Timed
 
 _ALIVE: Final = [state.value for state in JobState if state not in TERMINAL]
-#: Jobs alive in the order of a list: what holds nodes, then the queue, then what is held.
-_ORDER: Final = {JobState.ENDING: 0, JobState.RUNNING: 0, JobState.STARTING: 1, JobState.QUEUED: 2, JobState.HELD: 3}
+#: Jobs alive in the order of a list: what holds nodes, then the queue, then what may not be queued yet.
+_ORDER: Final = {JobState.ENDING: 0, JobState.RUNNING: 0, JobState.STARTING: 1, JobState.QUEUED: 2, JobState.WAITING: 3}
 _IN_ONE_GO: Final = 50
 _FULL_AGAIN_S: Final = 60.0
 
@@ -155,6 +155,8 @@ class Api:
         """Those alive."""
         caller = self._caller(request)
         user, state = request.query.get("user"), request.query.get("state")
+        if state == "held":  # of clients of version 0.1
+            state = JobState.WAITING.value
         if state is not None and state not in _ALIVE:
             near = nearest(state, _ALIVE)
             raise BadInput("state", f"found {state!r}", "one of " + ", ".join(_ALIVE), nearest=near)
@@ -234,7 +236,7 @@ class Api:
         return await self._change(request, "hold", ev.JobHeld)
 
     async def release(self, request: web.Request) -> web.Response:
-        """Let a held job start."""
+        """Free a job that is held; what another rule keeps back waits on."""
         return await self._change(request, "release", ev.JobReleased)
 
     async def _change(self, request: web.Request, verb: str, event: Callable[[int], ev.Event]) -> web.Response:
@@ -250,7 +252,8 @@ class Api:
         story = ", ".join(f"{step.state} {documents.iso(self.host.clock.when, step.now_us)}" for step in record.history)
         message = f"job {record.id} is {record.state}: it cannot be {_PAST[verb]} any more; its story: {story}"
         if record.alive:
-            message = f"job {record.id} is {record.state}: it cannot be {_PAST[verb]} now; its story: {story}"
+            state = f"{record.state} ({why})" if (why := record.kept_back) is not None else record.state.value
+            message = f"job {record.id} is {state}: it cannot be {_PAST[verb]} now; its story: {story}"
         raise Refusal(409, message, where=f"job {record.id}", found=record.state.value)
 
     def _may_change(self, caller: Caller, record: JobRecord, verb: str) -> None:

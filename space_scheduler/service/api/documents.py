@@ -20,7 +20,7 @@ from cosched.wire.api import (
     Step,
     WhyDoc,
 )
-from space_scheduler.machine.aside import AGAIN, SetAside
+from space_scheduler.eligibility.set_aside import AGAIN, SetAside
 from space_scheduler.machine.explain import promise_to_come
 from space_scheduler.reasons import Reason, Why
 from space_scheduler.service.core.sizing import NOT_RESHAPED

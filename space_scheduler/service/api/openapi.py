@@ -67,7 +67,7 @@ ROUTES: Final = (
         path="/v1/jobs",
         name="jobs",
         heavy="list",
-        summary="The jobs alive: what holds nodes, then the queue in its order, then what is held",
+        summary="The jobs alive: what holds nodes, then the queue in its order, then what may not be queued yet",
         answers=api.JobList,
         query=(_USER, Parameter("state", {"type": "string"}, "only jobs in this state")),
     ),
@@ -127,7 +127,7 @@ ROUTES: Final = (
         for name, summary in (
             ("cancel", "A job is not wanted any more, wherever it is in its life"),
             ("hold", "A queued job is not to be started until released"),
-            ("release", "A held job goes back to its place in the queue"),
+            ("release", "A held job goes back to its place in the queue, unless it waits for something else"),
         )
     ),
     Route(

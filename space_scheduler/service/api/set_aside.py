@@ -14,7 +14,7 @@ from cosched.config.cluster import ClusterConfig
 from cosched.model.job import JobState
 from cosched.wire.api import SetAsideDoc
 from cosched.wire.messages import EXPIRED, NO_GUARD, NO_ROOM
-from space_scheduler.machine.aside import AGAIN
+from space_scheduler.eligibility.set_aside import AGAIN
 from space_scheduler.reasons import Why
 from space_scheduler.service.access.callers import Caller
 from space_scheduler.service.api.documents import When, iso
@@ -171,16 +171,15 @@ def _stalled(known: Known) -> Iterator[SetAsideDoc]:
 def _held(known: Known) -> Iterator[SetAsideDoc]:
     """Jobs that are held by their user or an operator."""
     for record in known.view.jobs.values():
-        if record.state is JobState.HELD:
-            step = next((each for each in reversed(record.history) if each.state is JobState.HELD), None)
-            by = step.note.removeprefix(_BY) if step is not None and step.note.startswith(_BY) else record.user
+        if record.kept_back is Why.HELD:
+            step = record.history[-1]
             yield SetAsideDoc(
                 kind="job",
                 name=str(record.id),
                 user=record.user,
                 what="held",
-                by=by,
-                since=iso(known.when, record.submit_us if step is None else step.now_us),
+                by=step.note.removeprefix(_BY) if step.note.startswith(_BY) else record.user,
+                since=iso(known.when, step.now_us),
                 back=f"'cosched release {record.id}'",
             )
 

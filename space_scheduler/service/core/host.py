@@ -15,6 +15,7 @@ from cosched.model.components import Dividing
 from cosched.model.job import Job
 from cosched.model.node import Node
 from cosched.wire.api import Submission
+from space_scheduler.eligibility.rule import Rule
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.record import UnknownJob
 from space_scheduler.machine.state import MachineRules
@@ -65,6 +66,7 @@ class CoreHost:
         least_epoch: int = 1,
         dividing: Dividing | None = None,
         overdue_after_us: int = OVERDUE_AFTER_US,
+        eligibility: Sequence[Rule] = (),
     ) -> None:
         """A host on the journal at ``path``, which is made if there is none; its directory must be there.
 
@@ -75,7 +77,8 @@ class CoreHost:
         commit; ``on_problem`` when something goes wrong or (with "") is well again. Neither may raise. This start's
         epoch is ``least_epoch`` at least: how a fresh journal takes over nodes that have obeyed another. Jobs are
         divided over clusters by ``dividing`` (None: those alone that say their components). A job that others wait for
-        is predicted anew so long after its predicted end (``overdue_after_us``).
+        is predicted anew so long after its predicted end (``overdue_after_us``). ``eligibility`` are the rules that are
+        asked before a job is queued.
         """
         self.path = path
         self.policy_name, self.order_name = policy_name, order_name
@@ -93,6 +96,7 @@ class CoreHost:
             dividing,
             overdue_after_us,
             keep_jobs_us,
+            eligibility,
         )
         self._worker = Worker(settings, pass_interval_us, on_committed, on_problem)
 

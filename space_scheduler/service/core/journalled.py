@@ -20,6 +20,7 @@ from cosched.model.job import TERMINAL, Job, JobState
 from cosched.model.node import Node
 from cosched.model.time import FOREVER_US, US_PER_S
 from cosched.wire.api import Submission
+from space_scheduler.eligibility.rule import Rule
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.explain import promise_to_come
 from space_scheduler.machine.instructions import Instruction, Kill, Resize, SetAside, Start, Tell
@@ -52,11 +53,12 @@ RESUMED: Final = "the state was built again from the journal before this pass"
 OVERDUE_AFTER_US: Final = 5 * US_PER_S
 #: Snapshots in the time for which events are kept, at least: they are dropped from one to the next.
 _SNAPSHOTS_KEPT: Final = 4
-WAITING: Final = frozenset({JobState.QUEUED, JobState.HELD})
+#: The states of jobs that hold nothing.
+NOT_STARTED: Final = frozenset({JobState.QUEUED, JobState.WAITING})
 #: The states of jobs that hold nodes.
 _HOLDING: Final = frozenset({JobState.STARTING, JobState.RUNNING, JobState.ENDING})
 #: The states that the core decides.
-_DECIDED: Final = frozenset({JobState.QUEUED, JobState.HELD, JobState.STARTING, JobState.ENDING})
+_DECIDED: Final = frozenset({JobState.QUEUED, JobState.WAITING, JobState.STARTING, JobState.ENDING})
 
 
 class QueueFull(Failed):
@@ -105,9 +107,11 @@ class JournalledCore:
         keep_us: int | None = None,
         dividing: Dividing | None = None,
         overdue_after_us: int = OVERDUE_AFTER_US,
+        eligibility: Sequence[Rule] = (),
     ) -> None:
-        """Recover from the journal. ``dividing``: how wide jobs are divided. Raises :class:`JournalRefused`.
+        """Recover from the journal. Raises :class:`JournalRefused`.
 
+        ``dividing``: how wide jobs are divided; ``eligibility``: rules that are asked before a job is queued.
         ``overdue_after_us``: how long after its predicted end a job that others wait for is predicted anew.
         """
         self.journal = journal
@@ -117,6 +121,7 @@ class JournalledCore:
         self.keep_events = keep_events
         self.keep_us = keep_us
         self.dividing = dividing
+        self.eligibility = eligibility
         self.overdue_after_us = overdue_after_us
         self.records: dict[int, JobRecord] = {}
         self.ended: dict[JobState, int] = {}
@@ -138,13 +143,22 @@ class JournalledCore:
             self.rebuilt = found = rebuild(self.journal)
             self.records = self.journal.alive()
             self.alive = Counter(record.state for record in self.records.values())
-            self.waiting = Counter(record.user for record in self.records.values() if record.state in WAITING)
+            self.waiting = Counter(record.user for record in self.records.values() if record.state in NOT_STARTED)
+            self.kept_back = Counter(why for record in self.records.values() if (why := record.kept_back) is not None)
             self.ended = self.journal.ended()
-        self.state, self.timer_us = found.state(self.policy, self.rules), found.timer_us
+        self.state, self.timer_us = found.state(self.policy, self.rules, self.eligibility), found.timer_us
         self.state.machine.jobs.notes = []
+        self._read_anew()
         if problem := differing(self.state, self.records):
             raise JournalRefused(f"journal {self.journal.path}: it contradicts itself: {problem}")
         self._snapshot_seq, self._snapshot_us = found.snapshot_seq, self.journal.snapshot_us
+
+    def _read_anew(self) -> None:
+        """In journals of version 0.1 a job that was set aside is listed as queued: it waits."""
+        for each in self.state.machine.jobs.aside:
+            kept, record = self.records.get(each.job_id), self.state.records[each.job_id]
+            if kept is not None and kept.state is JobState.QUEUED and record.state is JobState.WAITING:
+                self._put(msgspec.structs.replace(kept, state=record.state))
 
     def recovered(self, epoch: int) -> Recovered:
         """What there is, for whoever asks the agents what runs."""
@@ -340,7 +354,7 @@ class JournalledCore:
         Raises ``Failed`` where it cannot order the queue; then nothing has changed.
         """
         try:
-            state = SchedulerState.restore(policy, rules, self.state.snapshot())
+            state = SchedulerState.restore(policy, rules, self.state.snapshot(), self.eligibility)
         except Failed:
             raise
         except Exception as error:
@@ -365,7 +379,7 @@ class JournalledCore:
         for note in self.state.machine.jobs.drain():
             job_id = note.record.job.id
             found = moved.get(job_id) or moved.setdefault(job_id, _Moved(note.record))
-            if note.was is not note.state:
+            if note.was is not note.state or note.state is JobState.WAITING:
                 found.notes.append(note)
         for each in instructions:
             if (about := _job_of(each)) is not None:
@@ -413,7 +427,7 @@ class JournalledCore:
     def _report(self, job_id: int, facts: Facts) -> None:
         """Merge what nodes have said of a job in the event that was taken in, unless it waits again by it."""
         record = self._changed.get(job_id) or self.records[job_id]
-        if record.state not in WAITING:
+        if record.state not in NOT_STARTED:
             self._put(msgspec.structs.replace(record, facts=record.facts.merged(facts)))
 
     def _put(self, record: JobRecord) -> None:
@@ -426,8 +440,10 @@ class JournalledCore:
     def _count(self, record: JobRecord, by: int) -> None:
         if record.alive:
             self.alive[record.state] += by
-        if record.state in WAITING:
+        if record.state in NOT_STARTED:
             self.waiting[record.user] += by
+        if (why := record.kept_back) is not None:
+            self.kept_back[why] += by
 
     # looking at it
 
@@ -437,7 +453,9 @@ class JournalledCore:
         if record is not None:
             reason, cause = self.state.explain(job_id, now_us), caused(record.cause) if record.cause else ""
             aside = self.state.machine.jobs.aside.jobs.get(job_id)
-            note = aside.problem if aside is not None else self.records[job_id].history[-1].note
+            gate = self.state.machine.jobs.gates.waits.get(job_id)
+            words = gate.wait.words if gate is not None and gate.wait.reason == reason else ""
+            note = aside.problem if aside is not None else words or self.records[job_id].history[-1].note
             nodes = tuple(self.state.explain_nodes(job_id, owners=owners))
             promise_us = promise_to_come(record.promise_us, now_us)
             return Explained(record.state, reason, record.decided_us, cause, note, promise_us, nodes)
@@ -466,8 +484,9 @@ class JournalledCore:
             seq=self.journal.seq,
             now_us=self.journal.last_us,
             jobs=self.records.copy(),
-            line=state.machine.jobs.waiting(),
+            line=state.queue.line(),
             waiting=+self.waiting,
+            kept_back=+self.kept_back,
             alive=+self.alive,
             procs_total=state.procs_total,
             free_procs=state.free_procs,

@@ -1,10 +1,12 @@
 """The start of a host: the journal opened, the clock set, this start written down, the state recovered."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import cosched
 from cosched.model.components import Dividing
+from space_scheduler.eligibility.rule import Rule
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.policy.interface import Policy
 from space_scheduler.service.core.journalled import OVERDUE_AFTER_US, JournalledCore
@@ -31,6 +33,7 @@ class Settings:
     dividing: Dividing | None = None
     overdue_after_us: int = OVERDUE_AFTER_US
     keep_jobs_us: int | None = None
+    eligibility: Sequence[Rule] = ()
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ def opened(settings: Settings) -> Opened:
             settings.order_name,
             settings.rules,
             least_epoch=settings.least_epoch,
+            eligibility=[rule.name for rule in settings.eligibility],
         )
         core = JournalledCore(
             journal,
@@ -66,6 +70,7 @@ def opened(settings: Settings) -> Opened:
             keep_us=settings.keep_us,
             dividing=settings.dividing,
             overdue_after_us=settings.overdue_after_us,
+            eligibility=settings.eligibility,
         )
         core.save_if_rules_changed()
         core.commit()

@@ -102,6 +102,7 @@ class Journal:
         rules: MachineRules,
         *,
         least_epoch: int = 1,
+        eligibility: Sequence[str] = (),
     ) -> Run:
         """Write this start down: its epoch is higher than every other's. Raises :class:`JournalUnwritable`."""
         run = Run(
@@ -113,6 +114,7 @@ class Journal:
             order=order,
             rules=rules,
             first_seq=self.seq + 1,
+            eligibility=tuple(eligibility),
         )
         cluster_id = self.cluster_id or uuid.uuid4().hex
         self._transaction(

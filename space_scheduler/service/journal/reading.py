@@ -46,6 +46,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rules: MachineRules = MachineRules()
     first_seq: int = 1
     chosen: tuple[Chosen, ...] = ()
+    eligibility: tuple[str, ...] = ()  # names of rules
 
     def parts(self) -> "tuple[Run, ...]":
         """One for each policy."""

@@ -15,11 +15,11 @@ from cosched.model.job import TERMINAL, Job, JobState
 from cosched.wire.api import Failure, Submission
 from cosched.wire.messages import Exit, Peer
 from cosched.wire.output_names import expanded
-from space_scheduler.machine.aside import SetAside
+from space_scheduler.eligibility.set_aside import SetAside
 from space_scheduler.machine.events import Event
 from space_scheduler.machine.explain import OnNode
 from space_scheduler.machine.instructions import Instruction
-from space_scheduler.reasons import Reason
+from space_scheduler.reasons import Reason, Why
 
 #: Of a job that is resized again and again.
 MOST_RESHAPED: Final = 100
@@ -110,6 +110,16 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.state not in TERMINAL
 
     @property
+    def kept_back(self) -> Why | None:
+        """Why a job may not be queued yet; None: it does not wait for that."""
+        if self.state is not JobState.WAITING:
+            return None
+        step = self.history[-1] if self.history else None
+        if step is None or step.state is not JobState.WAITING:  # of version 0.1, which listed it as queued
+            return Why.SET_ASIDE
+        return Why.HELD if step.reason is None else step.reason.why
+
+    @property
     def output(self) -> str | None:
         """The file that it was asked to write its output to."""
         return self._named(self.submission.output)
@@ -154,13 +164,13 @@ EXPLAINED: Final = 50
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """The service's state at one moment; never changes, and reading it blocks nobody.
 
-    ``jobs`` are those alive, by number; ``line`` those that may start, behind their keys, in the queue's order;
-    ``waiting`` how many wait or are held, by user; ``alive`` how many there are, by state; ``ended`` counts all ends,
-    by state.
+    ``jobs`` are those alive, by number; ``line`` those that are queued, behind their keys, in the queue's order;
+    ``waiting`` how many are queued or may not be yet, by user; ``kept_back`` how many may not be, by reason; ``alive``
+    how many there are, by state; ``ended`` counts all ends, by state.
     ``accepting`` is False while the journal cannot be written; ``problem`` then says why, and also when a policy's pass
     has failed (jobs go on running either way). ``decided_us``: the last pass. ``out_since_us``: since when each node is
-    drained or lost that is; None: not known. ``aside``: the jobs that the pass has set aside, by number; those of them
-    that are queued are in ``line``, too. ``without_place``: of the first :data:`EXPLAINED` jobs of ``line``, by number,
+    drained or lost that is; None: not known. ``aside``: the jobs that the pass has set aside, by number.
+    ``without_place``: of the first :data:`EXPLAINED` jobs of ``line``, by number,
     why the nodes in service have no place for them even while no job is there.
     """
 
@@ -169,6 +179,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     jobs: dict[int, JobRecord] = {}
     line: Sequence[tuple[Any, Job]] = ()
     waiting: dict[str, int] = {}
+    kept_back: dict[Why, int] = {}
     alive: dict[JobState, int] = {}
     procs_total: int = 0
     free_procs: int = 0

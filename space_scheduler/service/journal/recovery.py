@@ -13,6 +13,7 @@ import msgspec
 from cosched.errors import Failed, NeedsRepair
 from cosched.model.allocation import Allocation
 from cosched.model.job import JobState
+from space_scheduler.eligibility.rule import Rule
 from space_scheduler.lookahead import Progress
 from space_scheduler.machine.events import Event, RulesChanged, TimerDue
 from space_scheduler.machine.instructions import Instruction, SetTimer
@@ -85,7 +86,9 @@ class Recorded:
         self._lived = self._rules_at(self.snapshot_seq) if saved else None
         rules = self._rules_at(self.snapshot_seq + 1) or self._lived or MachineRules()
         policy = _NoPolicy()
-        self._state = SchedulerState.restore(policy, rules, saved.state) if saved else SchedulerState(policy, rules)
+        self._state = (
+            SchedulerState.restore(policy, rules, saved.state, ()) if saved else SchedulerState(policy, rules, ())
+        )
 
     def apply(self, entry: Entry) -> None:
         """Apply the next event. Raises :class:`JournalRefused` where it does not fit."""
@@ -111,18 +114,21 @@ class Recorded:
         """Whether these are other rules than those under which the last event was taken in."""
         return self._lived is not None and self._lived != rules
 
-    def state(self, policy: Policy, rules: MachineRules) -> SchedulerState:
-        """A state of its own that a policy goes on with. Raises ``Failed`` where the policy cannot order the queue."""
+    def state(self, policy: Policy, rules: MachineRules, eligibility: Sequence[Rule] = ()) -> SchedulerState:
+        """A state of its own that a policy goes on with, and rules of eligibility.
+
+        Raises ``Failed`` where the policy cannot order the queue.
+        """
         try:
-            return self._under(policy, rules)
+            return self._under(policy, rules, eligibility)
         except Failed:
             raise
         except Exception as error:
             raise NeedsRepair(f"the policy cannot order the queue: {type(error).__name__}: {error}") from error
 
-    def _under(self, policy: Policy, rules: MachineRules) -> SchedulerState:
+    def _under(self, policy: Policy, rules: MachineRules, eligibility: Sequence[Rule] = ()) -> SchedulerState:
         """The machine as it is, under rules that may be others: what was promised under the old ones holds no more."""
-        state = SchedulerState.restore(policy, rules, self._state.snapshot())
+        state = SchedulerState.restore(policy, rules, self._state.snapshot(), eligibility)
         if self.rules_change(rules):
             state.rules_changed()
         return state

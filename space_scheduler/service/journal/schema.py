@@ -22,8 +22,10 @@ APPLICATION_ID: Final = 0x434F5343  # "COSC"
 #: Up to format 3 no owner banned users or ended jobs (``Node.bans``, ``JobSentAway`` and their reasons), but for
 #: journals of the last days of that format, which are the same as of format 4 but for the number.
 #: Up to format 4 no decision set jobs aside (``Decision.aside`` and ``back``, ``SavedState.aside``).
+#: Up to format 5 a job that was set aside was listed as queued, and one that was held as ``held``: both wait, and are
+#: read so (``SavedState.waiting``, ``JobState``). Decisions had no ``gates``.
 #: Older software then refuses the journal by its number, instead of missing the table or what was decided.
-VERSION: Final = 5
+VERSION: Final = 6
 _BUSY_S: Final = 5.0
 #: SQLite's errors that may pass by themselves: another process, memory, the disk.
 _PASSING: Final = frozenset(

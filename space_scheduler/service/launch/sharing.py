@@ -4,8 +4,9 @@ from typing import Final
 
 from cosched.config import coefficients
 from cosched.config.cluster import ClusterConfig
+from space_scheduler.eligibility.rule import Rule
 from space_scheduler.machine.rules import MachineRules
-from space_scheduler.plugins import resolve
+from space_scheduler.plugins import resolve, rules
 from space_scheduler.policy.interface import Policy, traits_of
 from space_scheduler.policy.reshape.mold import FOLD
 from space_scheduler.progress import Sharing
@@ -20,6 +21,11 @@ def policy_of(config: ClusterConfig, where: str = "policy") -> Policy:
     A module is looked for in ``policy_directory`` and where Python has its own, never where the service was started.
     """
     return resolve(config.policy, config.order, where=where, directory=config.policy_directory)
+
+
+def eligibility_of(config: ClusterConfig, where: str = "eligibility") -> tuple[Rule, ...]:
+    """The rules before the queue that the settings name, in order. Raises :class:`BadInput`."""
+    return rules(config.eligibility, where=where, directory=config.policy_directory)
 
 
 def reshaping(config: ClusterConfig) -> bool:

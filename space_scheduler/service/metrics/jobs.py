@@ -1,5 +1,6 @@
 """The series of jobs: how many there are, how long they waited and ran, what they have used."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -18,7 +19,7 @@ MOST_USERS: Final = 100
 OTHERS: Final = "other"
 #: Of run times in a bounded slowdown, as in Feitelson & Weil 1998, section 3.1.
 _THRESHOLD_S: Final = 10.0
-_WAIT: Final = (JobState.QUEUED, JobState.HELD)
+_WAIT: Final = (JobState.QUEUED, JobState.WAITING)
 
 
 class JobSeries:
@@ -72,6 +73,13 @@ class JobSeries:
             else:
                 jobs.add_metric([state.value], view.alive.get(state, 0))
         yield from (jobs, ended)
+        waiting, kept_back = family(series.JOBS_WAITING), Counter[str]()
+        for why, count in view.kept_back.items():
+            name = why.name.lower()
+            kept_back[name if name in series.WAITING_REASONS else series.WAITING_REASONS[-1]] += count
+        for reason in series.WAITING_REASONS:
+            waiting.add_metric([reason], kept_back[reason])
+        yield waiting
         yield family(series.JOBS_SET_ASIDE, len(view.aside))
         yield family(series.JOB_PROCESSES, sum(each.processes for each in held))
         yield family(series.JOB_PROCS, sum(each.procs for each in held))

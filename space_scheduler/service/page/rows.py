@@ -26,14 +26,14 @@ MOST_NODES: Final = 1000
 #: Of a user's own jobs that are not among these, so many more.
 MOST_OWN: Final = 100
 LONGEST_TEXT: Final = 200
-_WAITING: Final = (JobState.QUEUED, JobState.HELD)
+_NOT_STARTED: Final = (JobState.QUEUED, JobState.WAITING)
 
 
 class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A job. ``end_ms``: when it ended, ``limit_ms`` how long it may run.
 
-    ``why``: of a job that is queued, that it is set aside or that nodes in service have no place for it even while they
-    are empty, else nothing; of all others, why their last step was decided.
+    ``why``: of a job that is queued, that nodes in service have no place for it even while they are empty, else
+    nothing; of all others, why their last step was decided.
     """
 
     id: int
@@ -99,7 +99,7 @@ class Rows:
         self._made: dict[int, tuple[JobRecord, Why | None, JobRow]] = {}
 
     def jobs(self, view: View) -> dict[int, JobRow]:
-        """The jobs alive that are sent: what holds nodes, then the queue in its order, then what is held."""
+        """The jobs alive that are sent: what holds nodes, then the queue in its order, then what waits."""
         ids = islice(self._in_order(view), MOST_JOBS)
         kept, self._made = self._made, {}
         for job_id in ids:
@@ -127,9 +127,9 @@ class Rows:
 
     @staticmethod
     def _in_order(view: View) -> chain[int]:
-        holding = (each.id for each in view.jobs.values() if each.state not in _WAITING)
-        held = (each.id for each in view.jobs.values() if each.state is JobState.HELD)
-        return chain(holding, (job.id for _, job in view.line if job.id in view.jobs), held)
+        holding = (each.id for each in view.jobs.values() if each.state not in _NOT_STARTED)
+        kept_back = (each.id for each in view.jobs.values() if each.state is JobState.WAITING)
+        return chain(holding, (job.id for _, job in view.line if job.id in view.jobs), kept_back)
 
     def job(self, record: JobRecord, waits: Why | None = None) -> JobRow:
         """A job's row, alive or ended. ``waits``: why, where more than its place in the queue keeps it."""

@@ -98,7 +98,7 @@ def test_submit_says_the_number_and_takes_the_scripts_lines(call: Call, tmp_path
     found = re.fullmatch(r"job (\d+)\n", ended.out)
     assert found, ended.out
     job = shown(call, int(found[1]))
-    assert (job["state"], job["name"], job["tasks"], job["time_limit_s"]) == ("held", "sit", 2, 600.0)
+    assert (job["state"], job["name"], job["tasks"], job["time_limit_s"]) == ("waiting", "sit", 2, 600.0)
     assert (job["kind"], job["memory_bytes"], job["directory"]) == ("comm", 64 << 20, str(tmp_path))
     assert call("cancel", found[1]).out == f"job {found[1]} cancelled\n"
 

@@ -2,7 +2,7 @@
 
 const JOB = ["id", "name", "user", "state", "tasks", "cpus", "submitMs", "startMs", "endMs", "limitMs", "promisedMs", "why", "nodes"];
 const NODE = ["name", "state", "availability", "note", "cpus", "memoryBytes", "cpuShare", "memoryShare", "mpl", "limitCpus", "wokeMs", "heardMs"];
-const WAITING = new Set(["queued", "held"]);
+const WAITING = new Set(["queued", "waiting"]);
 const HOLDING = new Set(["starting", "running", "ending"]);
 const byNumber = new Intl.Collator("en", { numeric: true });
 
@@ -60,10 +60,10 @@ export class Data {
     return job.user === this.user;
   }
 
-  /** Those that wait, in the queue's order, then those that are held. */
+  /** Those that wait, in the queue's order, then those that a rule keeps out of it. */
   waiting() {
     const inOrder = this.queue.map((id) => this.jobs.get(id)).filter((job) => job && job.state === "queued");
-    return [...inOrder, ...[...this.jobs.values()].filter((job) => job.state === "held")];
+    return [...inOrder, ...[...this.jobs.values()].filter((job) => job.state === "waiting")];
   }
 
   /** Those that hold nodes, the last to start first. */
@@ -84,7 +84,6 @@ export class Data {
 
   /** Why a job waits, from what everybody sees; its story has the decision's own reason. */
   why(job) {
-    if (job.state === "held") return "held by its user or an operator";
     if (job.why) return job.why;
     const known = this.queue.indexOf(job.id);
     const place = known < 0 ? this.queue.length : known; // beyond those that are sent: behind all of them

@@ -133,7 +133,7 @@ export class Tables {
     ], "You have no jobs here. On a terminal, cosched submit gives one.", redraw);
     this.queue = new Table(section("queue"), [
       job,
-      { head: "Place", kind: "number", of: (each) => (each.state === "held" ? "–" : `${data.queue.indexOf(each.id) + 1}`) },
+      { head: "Place", kind: "number", of: (each) => (each.state === "waiting" ? "–" : `${data.queue.indexOf(each.id) + 1}`) },
       user,
       tasks,
       { head: "Time limit", kind: "short wide", of: (each) => lasting(each.limitMs) },
@@ -200,7 +200,7 @@ export class Tables {
 
   #when(job, when, nowMs) {
     if (job.state === "queued") return job.promisedMs === null ? "no start promised yet" : `starts by ${when(job.promisedMs)}`;
-    if (job.state === "held") return `since ${when(job.submitMs)}`;
+    if (job.state === "waiting") return `since ${when(job.submitMs)}`;
     if (isHolding(job)) return job.startMs === null ? "" : `for ${lasting(nowMs - job.startMs)} of ${lasting(job.limitMs)}`;
     return `ended ${when(job.endMs)}`;
   }

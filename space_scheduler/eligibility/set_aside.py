@@ -1,6 +1,6 @@
-"""The jobs that are set aside by the pass: with one of them the policy raised, or its plan could not be applied.
+"""The rule *set aside by the pass*: with such a job the policy raised, or its plan could not be applied.
 
-A job that waits stays queued, and policies do not see it: to them it is withdrawn. One that runs keeps what it holds,
+A job that was queued waits, and policies do not see it: to them it is withdrawn. One that runs keeps what it holds,
 and policies see that it cannot be resized. Each is tried again when what it asks for, the nodes, what jobs hold or the
 policy have changed since its last try, :data:`EARLIEST_US` after that at the earliest, and :data:`LATEST_US` after it
 at the latest. Tries again of all jobs come in rounds, :data:`EARLIEST_US` apart at least, each of a bounded number of
@@ -56,13 +56,21 @@ class Aside:
 
     __slots__ = ("changes", "held", "jobs")
 
-    def __init__(self, jobs: Iterable[SetAside] = (), changes: int = 0, held: Collection[int] = ()) -> None:
-        """As saved; ``held`` are those that are held, by number."""
+    def __init__(self) -> None:
         self.jobs: dict[int, SetAside] = {}
         self.held: dict[int, SetAside] = {}
+        self.changes = 0
+
+    def restore(self, jobs: Iterable[SetAside], changes: int, held: Collection[int]) -> None:
+        """As saved; ``held`` are the jobs that are held, by number."""
         for each in jobs:
             (self.held if each.job_id in held else self.jobs)[each.job_id] = each
         self.changes = changes
+
+    def reason(self, job_id: int) -> Reason | None:
+        """Why this rule keeps the job back, or what it holds as it is; None: it does not."""
+        found = self.jobs.get(job_id) or self.held.get(job_id)
+        return None if found is None else found.reason
 
     def __contains__(self, job_id: int) -> bool:
         return job_id in self.jobs or job_id in self.held

@@ -1,0 +1,101 @@
+"""Rules before the queue in the service: journalled, recovered without asking them, told in both books."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from kit.journals import SCRIPT, Driven, copied, never_asked, recovered, state_bytes
+
+from cosched.model.job import After, Job, JobState
+from cosched.model.time import US_PER_S
+from space_scheduler.eligibility.dependency import DEPENDENCY
+from space_scheduler.eligibility.rule import Moment, Wait
+from space_scheduler.machine import events as ev
+from space_scheduler.machine.instructions import Start
+from space_scheduler.reasons import Reason, Why
+from space_scheduler.service.core.journalled import JournalledCore
+
+
+class ByChance:
+    """Keeps jobs back for a time, or until another has ended, by chance: another answer whenever it is asked."""
+
+    name = "by-chance"
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def wait(self, job: Job, moment: Moment) -> Wait | None:
+        dice, times = self.random.random(), 0 if moment.before is None else moment.before.kept
+        if dice < 0.4 or times > 3:
+            return None
+        if dice < 0.7:
+            return Wait(until_us=moment.now_us + self.random.randrange(60) * US_PER_S, kept=times + 1)
+        others = tuple(each.id for each, state in moment.jobs() if each.id != job.id and state in HOLDING)
+        return Wait(Reason(Why.AFTER_JOB), ends=others, words="by chance", kept=times + 1)
+
+
+HOLDING = (JobState.STARTING, JobState.RUNNING)
+
+
+@pytest.mark.parametrize(
+    "seeds", [pytest.param(range(8), id="some"), pytest.param(range(10_000), id="all", marks=pytest.mark.long)]
+)
+def test_what_rules_decided_is_recovered_without_asking_them(tmp_path: Path, seeds: Sequence[int]) -> None:
+    waited = 0
+    for seed in seeds:
+        path = tmp_path / f"{seed}" / "journal.db"
+        path.parent.mkdir()
+        driven = Driven(
+            path, "conservative", seed, eligibility=[ByChance(seed)], snapshot_every=9 if seed % 2 else 1 << 60
+        )
+        for _ in range(25):
+            driven.step()  # each commit compares the two books
+            waited += JobState.WAITING in driven.core.alive
+        again = recovered(copied(path, path.parent / "copy"), never_asked("conservative"))
+        driven.crash()
+        assert isinstance(again, JournalledCore), (seed, again)
+        assert again.records == driven.core.records, seed
+        assert again.kept_back == driven.core.kept_back, seed
+        assert state_bytes(again.state) == state_bytes(driven.core.state), seed
+    assert waited > len(seeds)
+
+
+def test_dependent_job_starts_after_a_crash_at_every_commit(tmp_path: Path) -> None:
+    driven = Driven(tmp_path / "journal.db", "fcfs", eligibility=[DEPENDENCY], snapshot_every=7)
+    first = driven.core.submit(driven.job(), SCRIPT, "ann", driven.clock.now_us())
+    jobs = [first]
+    for _ in range(15):
+        follows = After(jobs[-1], 2 * US_PER_S)
+        jobs.append(driven.core.submit(Job(0, 1, US_PER_S, 0, after=follows), SCRIPT, "ann", driven.clock.now_us()))
+    started: list[int] = []
+    for _ in range(200):
+        driven.core.decide(driven.clock.now_us())
+        starts = [
+            each.job.id
+            for committed in driven.core._committed
+            for each in committed.instructions
+            if isinstance(each, Start)
+        ]
+        started += starts
+        driven.commit()
+        driven.crash()
+        driven.open()
+        for job_id in starts:
+            driven.core.take_in(ev.JobLaunched(job_id), driven.clock.now_us())
+            driven.core.take_in(ev.JobEnded(job_id), driven.clock.now_us())
+            driven.commit()
+            driven.crash()
+            driven.open()
+        driven.time.pass_by(US_PER_S)
+        if not driven.core.records:
+            break
+    assert started == jobs
+    story = driven.journal.job(jobs[1])
+    assert story is not None
+    assert [(each.state, each.reason and each.reason.why) for each in story.history[:4]] == [
+        (JobState.QUEUED, Why.ACCEPTED),
+        (JobState.WAITING, Why.AFTER_JOB),
+        (JobState.WAITING, Why.THINK_TIME),
+        (JobState.QUEUED, Why.ELIGIBLE),
+    ]

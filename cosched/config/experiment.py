@@ -35,6 +35,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     never_ran: NeverRan = NeverRan.DROP
     negative_times: NegativeTimes = NegativeTimes.SKIP
     at_limit: AtLimit = AtLimit.KILL
+    preceding: bool = False
     estimates: str = "user"
     seed: int = 1
     load: float | None = None
@@ -136,6 +137,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             never_ran=self.never_ran,
             negative_times=self.negative_times,
             at_limit=self.at_limit,
+            preceding=self.preceding,
         )
 
     @property

@@ -1,10 +1,11 @@
 """The measures of one schedule, whole and by group.
 
 Definitions (docs/glossary.md): *wait* is start - submission; *execution* end - start; *response* (turnaround) end -
-submission; *bounded slowdown* is max(1, response / max(time alone, threshold)), with a threshold of 10 s (Feitelson &
-Weil 1998, section 3.1, never below 1). *Time alone* is what the job did until it ended or was killed, as time on idle
-nodes: the time executed on a dedicated machine, less where jobs share nodes and stretch each other. *Makespan* is the
-last end - the first submission; *utilisation* the processor-seconds used over those of the machine during the makespan.
+submission; of a job that follows another, both count from when it is eligible (``Schedule.eligible_us``). *Bounded
+slowdown* is max(1, response / max(time alone, threshold)), with a threshold of 10 s (Feitelson & Weil 1998, section
+3.1, never below 1). *Time alone* is what the job did until it ended or was killed, as time on idle nodes: the time
+executed on a dedicated machine, less where jobs share nodes and stretch each other. *Makespan* is the last end - the
+first submission; *utilisation* the processor-seconds used over those of the machine during the makespan.
 ``utilization_arrivals`` looks at the time between the first and the last submission only,
 without the drain at the end.
 """
@@ -35,9 +36,9 @@ class PerJob:
 
 def per_job(schedule: Schedule, bound_s: float = BOUND_S) -> PerJob:
     """Wait, execution, response and bounded slowdown of each job."""
-    submit_us = schedule.workload.submit_us
-    wait_s = (schedule.start_us - submit_us) / US_PER_S
-    response_s = (schedule.end_us - submit_us) / US_PER_S
+    eligible_us = schedule.eligible_us
+    wait_s = (schedule.start_us - eligible_us) / US_PER_S
+    response_s = (schedule.end_us - eligible_us) / US_PER_S
     execution_s = (schedule.end_us - schedule.start_us) / US_PER_S
     slowdown = np.maximum(1.0, response_s / np.maximum(bound_s, schedule.alone_us / US_PER_S))
     return PerJob(wait_s, execution_s, response_s, slowdown)

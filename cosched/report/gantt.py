@@ -106,7 +106,7 @@ def common_window(schedules: Iterable[Schedule]) -> Window:
 
 
 def _most_wait_us(schedule: Schedule) -> int:
-    submit_us = schedule.workload.submit_us
+    submit_us = schedule.eligible_us
     times = np.concatenate([submit_us, schedule.start_us])
     order = np.argsort(times, kind="stable")
     change = np.concatenate([np.ones(len(submit_us)), -np.ones(len(submit_us))])[order]

@@ -103,7 +103,7 @@ def over_time(axes: "Axes", schedules: dict[str, Schedule], what: str) -> None:
     for colour, (name, schedule) in zip(_cycle(schedules), schedules.items(), strict=True):
         load = schedule.workload
         if what == "queue":
-            begin, end, weight = load.submit_us, schedule.start_us, np.ones(len(load))
+            begin, end, weight = schedule.eligible_us, schedule.start_us, np.ones(len(load))
         else:
             _, begin, end, procs, *_ = (np.array(each) for each in zip(*schedule.stretches(), strict=True))
             weight = procs / load.procs_total

@@ -81,6 +81,7 @@ class InputRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     never_ran: NeverRan = NeverRan.DROP
     negative_times: NegativeTimes = NegativeTimes.SKIP
     at_limit: AtLimit = AtLimit.KILL
+    preceding: bool = False  # jobs follow those of field 17, after the think time of field 18
 
 
 class TaskRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +145,8 @@ class Workload:
     all are. Where a job has several, the columns are those of its largest one, times rounded up. ``divided`` has each
     job's components on several clusters, None for a job of one; empty: all are of one. ``crossing_ppm`` has by how many
     millionths of its time each is slower on several, where that is known of it. ``never_ran`` counts the log's jobs
-    that never ran, left out or not.
+    that never ran, left out or not. ``preceding`` has the row of the job that each follows, -1 where it follows none,
+    and ``think_us`` how long after the end of that; None: jobs are independent.
     """
 
     name: str
@@ -169,6 +171,8 @@ class Workload:
     divided: Sequence[Components | Flexible | None] = ()
     crossing_ppm: Sequence[int | None] = ()
     never_ran: int = 0
+    preceding: NDArray[np.int64] | None = None
+    think_us: Times | None = None
 
     def __len__(self) -> int:
         return len(self.job_id)
@@ -196,8 +200,15 @@ class Workload:
     def only(self, rows: Rows) -> "Workload":
         """The jobs of these rows alone, which rise."""
         columns = ("job_id", "submit_us", "run_us", "procs", "estimate_us", "request_us", "user", "timed_out")
+        preceding = think_us = None
+        if self.preceding is not None and self.think_us is not None:
+            kept = np.full(len(self) + 1, -1)
+            kept[:-1][rows] = np.arange(len(self.job_id[rows]))
+            preceding, think_us = kept[self.preceding[rows]], self.think_us[rows]
         return replace(
             self,
+            preceding=preceding,
+            think_us=think_us,
             tasks=None if self.tasks is None else self.tasks.only(rows),
             shapes=_those(self.shapes, rows),
             divided=_those(self.divided, rows),
@@ -316,7 +327,8 @@ def prepare(
     keep, skipped = _kept(log, problems)
     submit_s[never] = np.maximum(1, submit_s[never])
     below, twice, known = _numbering(log)
-    notes = _interpreted(log, (first, other), no_run, no_size)
+    follows, not_followed = _following(log, keep, submit_s) if rules.preceding else (None, _ignored(log))
+    notes = _interpreted(log, (first, other), no_run, no_size) + not_followed
     notes += [
         ("partial_execution_alone", alone, "a part of an execution that has no line of its own", "a line a job"),
         (
@@ -371,6 +383,8 @@ def prepare(
         timezone_offset_s=log.header.integer("TimeZone"),
         tasks=_tasks(log, index, tasks) if tasks is not None else None,
         never_ran=int((never & ~parts).sum()),
+        preceding=None if follows is None else _in_rows(index, follows),
+        think_us=None if follows is None else to_us(np.maximum(0, log.column(Field.THINK_S)[index])),
     )
 
 
@@ -404,9 +418,54 @@ def _interpreted(
             "another number of processors allocated than requested",
             "the same in fields 5 and 8",
         ),
+    ]
+
+
+def _ignored(log: Log) -> list[_Problem]:
+    """Preceding jobs and think times, where they are not looked at."""
+    return [
         ("preceding_job_ignored", log.column(Field.PRECEDING_JOB) > 0, "a preceding job", "-1: it is not waited for"),
         ("think_time_ignored", log.column(Field.THINK_S) > 0, "a think time", "-1: it is not kept"),
     ]
+
+
+def _following(
+    log: Log, keep: NDArray[np.bool_], submit_s: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], list[_Problem]]:
+    """The line of each line's preceding job, -1 where it follows none; and the lines whose one cannot be followed.
+
+    Of several lines with that number, the last that was submitted before counts.
+    """
+    numbers, asked = log.column(Field.JOB), log.column(Field.PRECEDING_JOB)
+    everywhere, kept_numbers = set(numbers.tolist()), set(numbers[keep].tolist())
+    follows = np.full(len(log), -1)
+    missing, dropped, later = (np.zeros(len(log), np.bool_) for _ in range(3))
+    before: dict[float, int] = {}
+    for line in np.argsort(submit_s, kind="stable").tolist():
+        number = float(asked[line])
+        if number > 0:
+            if number in before:
+                follows[line] = before[number]
+            elif number in kept_numbers:
+                later[line] = True
+            else:
+                (dropped if number in everywhere else missing)[line] = True
+        if keep[line]:
+            before[float(numbers[line])] = line
+    expected = "-1, or the number of an earlier job that is simulated"
+    return follows, [
+        ("preceding_job_missing", missing, "a preceding job that the log does not have", expected),
+        ("preceding_job_dropped", dropped, "a preceding job that is skipped", expected),
+        ("preceding_job_later", later, "a preceding job that is submitted later", expected),
+    ]
+
+
+def _in_rows(index: NDArray[np.intp], follows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of the lines of ``index``, in which row of these is the line that each follows; -1: it follows none."""
+    row_of = np.full(len(follows) + 1, -1)
+    row_of[index] = np.arange(len(index))
+    rows: NDArray[np.int64] = row_of[follows[index]]
+    return rows
 
 
 def _parts(log: Log) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

@@ -79,6 +79,20 @@ class Schedule:
     holdings: Sequence[Holding] | None = field(default=None, kw_only=True)
 
     @property
+    def eligible_us(self) -> Times:
+        """From when on each job could be queued, shape (n,): its submission, or the end of the one that it follows and
+        its think time after that. Waits and slowdowns count from there.
+        """
+        load = self.workload
+        if load.preceding is None or load.think_us is None:
+            return load.submit_us
+        follows = load.preceding >= 0
+        found = load.submit_us.copy()
+        ready_us = self.end_us[load.preceding[follows]] + load.think_us[follows]
+        found[follows] = np.maximum(found[follows], ready_us)
+        return found
+
+    @property
     def processes(self) -> NDArray[np.int64]:
         """How many processes each job had at its last start, shape (n,); of a resident job those that were enabled."""
         if self.holdings is None:
@@ -139,8 +153,10 @@ class Schedule:
 
     @property
     def backfilled(self) -> NDArray[np.bool_]:
-        """Whether each job started before one that was submitted earlier, shape (n,)."""
-        latest_before = np.maximum.accumulate(self.start_us)
-        overtook = np.zeros(len(self.start_us), np.bool_)
-        overtook[1:] = latest_before[:-1] > self.start_us[1:]
+        """Whether each job started before one that was eligible earlier, shape (n,)."""
+        order = np.argsort(self.eligible_us, kind="stable")
+        starts_us = self.start_us[order]
+        latest_before = np.maximum.accumulate(starts_us)
+        overtook = np.zeros(len(starts_us), np.bool_)
+        overtook[order[1:]] = latest_before[:-1] > starts_us[1:]
         return overtook

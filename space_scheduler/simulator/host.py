@@ -22,6 +22,7 @@ from cosched.garbage import not_looked_for
 from cosched.model.time import FOREVER_US, plain_seconds
 from cosched.workload.rules import AtLimit, Workload
 from cosched.workload.schedule import Schedule, settled
+from space_scheduler.eligibility.dependency import DEPENDENCY
 from space_scheduler.machine.events import Event
 from space_scheduler.machine.instructions import Instruction
 from space_scheduler.machine.state import MachineRules, SchedulerState
@@ -288,7 +289,7 @@ def begin(
         run = SiteRun(workload, sequential, launch_delay_us, progress, site)
     run.resize_cost_us = resize_cost_us
     run.holdings = [] if holdings or workload.shapes else None
-    state = SchedulerState(policy, rules)
+    state = SchedulerState(policy, rules, None if workload.preceding is None else (DEPENDENCY,))
     if site is not None and site.learns and site.sharing is not None:
         run.truth = LearningRun(run, site.sharing, lambda: node_cpus(state), site.between)
     return Simulation(state, run, site)

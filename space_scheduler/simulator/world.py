@@ -13,7 +13,7 @@ from msgspec import structs
 
 from cosched.errors import Failed
 from cosched.model.allocation import Allocation
-from cosched.model.job import COMPLETED, TIMED_OUT, Job, JobState
+from cosched.model.job import COMPLETED, TIMED_OUT, After, Job, JobState
 from cosched.model.time import FOREVER_US
 from cosched.workload.rules import Ask, Shaped, Tasks, Workload
 from cosched.workload.schedule import Holding
@@ -149,6 +149,8 @@ class Run:
                 self.idle_wake_ups = self.idle_tries = 0
             while submissions.next_us == now_us:
                 job = submissions.take()
+                if job.after is not None:
+                    job = self._following(job, job.after)
                 self.rows[job.id] = submissions.done - 1
                 yield now_us, JobSubmitted(job)
                 if sequential:
@@ -180,6 +182,14 @@ class Run:
                 yield now_us, _BOUNDARY
                 if self.again:
                     yield from self._further_passes(now_us)
+
+    def _following(self, job: Job, after: After) -> Job:
+        """A job with the end of its preceding one, where that has ended; that was submitted before."""
+        assert self.workload.preceding is not None
+        if after.job_id in self.rows:
+            return job
+        ended_us = self.ends_us[int(self.workload.preceding[self.submissions.done - 1])]
+        return structs.replace(job, after=structs.replace(after, ended_us=ended_us))
 
     def _passes(self, now_us: int) -> Iterator[tuple[int, Event]]:
         """A pass, and others while what it has changed changes more."""
@@ -397,11 +407,14 @@ class Submissions:
             part = slice(first, first + _CHUNK)
             columns = ids[part], load.procs[part], load.estimate_us[part], load.submit_us[part], load.user[part]
             jobs = starmap(Job, zip(*(column.tolist() for column in columns), strict=True))
-            if load.tasks is None and not load.shapes and not (load.divided or load.crossing_ppm):
+            plain = load.tasks is None and not load.shapes and not (load.divided or load.crossing_ppm)
+            if plain and load.preceding is None:
                 yield from jobs
                 continue
             for row, each in enumerate(jobs, first):
                 job = each if load.tasks is None else _with_tasks(each, load.tasks, row)
+                if load.preceding is not None and load.think_us is not None and (at := load.preceding[row]) >= 0:
+                    job = structs.replace(job, after=After(int(ids[at]), int(load.think_us[row])))
                 shaped = load.shapes[row] if load.shapes else None
                 if load.divided and (components := load.divided[row]) is not None:
                     job = structs.replace(job, shape=components)

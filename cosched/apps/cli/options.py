@@ -28,6 +28,12 @@ _SETTINGS = (
     click.option("--negative-times", metavar="RULE", help="Jobs with negative times: skip or unknown [default: skip]."),
     click.option("--at-limit", metavar="RULE", help="At the end of the estimate: kill or run [default: kill]."),
     click.option(
+        "--preceding",
+        is_flag=True,
+        default=None,
+        help="A job waits for the end of its preceding job and its think time (fields 17 and 18).",
+    ),
+    click.option(
         "--estimates",
         metavar="MODEL",
         help="What the scheduler is told: user, exact, factor:F, tsafrir [default: user].",

@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import click
 
-from cosched.apps.cli.service import echo_json, job_arguments, json_option, service
+from cosched.apps.cli.service import because, echo_json, job_arguments, json_option, service
 from cosched.client.client import Client
 from cosched.client.find import connect
 from cosched.errors import BadInput, Failed, NoAnswer
+from cosched.model.job import JobState
 from cosched.wire.api import JobDoc
 
 
@@ -71,7 +72,8 @@ def _each(
                 continue
             jobs.append(job)
             if not as_json:
-                click.echo(f"job {job.job_id} {job.state}")
+                why = f": {because(job.reason)}" if job.state == JobState.WAITING else ""
+                click.echo(f"job {job.job_id} {job.state}{why}")
     if as_json:
         echo_json({"jobs": jobs})
     return status

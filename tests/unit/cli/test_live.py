@@ -342,7 +342,8 @@ def test_queue_hold_release_cancel_explain(call: Call, submit: Submit) -> None:
     assert "promised to start by" in why.out
     assert json.loads(call("explain", second, "--json").out)["reason"]["numbers"]
 
-    assert call("hold", second, third).out == f"job {second} held\njob {third} held\n"
+    held = "waiting: held by its user or an operator"
+    assert call("hold", second, third).out == f"job {second} {held}\njob {third} {held}\n"
     assert "held by" in call("explain", third).out
     assert call("release", third).out == f"job {third} queued\n"
     assert [job["job_id"] for job in json.loads(call("queue", "--json").out)["jobs"]] == [first, third, second]
@@ -530,16 +531,16 @@ def test_job_that_is_set_aside_is_told_to_its_user_and_to_operators(
         assert words.partition(":")[0] in cosched("queue", "--wide").out
         shown, explained = cosched("show", bad).out, cosched("explain", bad).out
         assert f"why           {words}" in shown
-        assert f"job {bad} is queued: {words}" in explained
+        assert f"job {bad} is waiting: {words}" in explained
         assert error in shown
         assert error in explained
         assert "tried again when its request, the nodes, what jobs hold or the policy change" in explained
         document = json.loads(cosched("show", bad, "--json").out)
-        assert (document["state"], document["reason"]["why"]) == ("queued", "set_aside")
+        assert (document["state"], document["reason"]["why"]) == ("waiting", "set_aside")
         assert re.search("^warn +jobs set aside: 1 are left out of passes", cosched("doctor").out, re.MULTILINE)
         with background(service, "wait", str(bad), cwd=tmp_path) as waiting:
             assert waiting.stderr is not None
-            assert waiting.stderr.readline().startswith(f"cosched: job {bad} is queued: {words}")
+            assert waiting.stderr.readline().startswith(f"cosched: job {bad} is waiting: {words}")
             service.stop()
             assert next(line for line in waiting.stderr if "asking again" in line)
             service.start()

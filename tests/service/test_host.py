@@ -296,6 +296,19 @@ async def test_an_order_that_fails_refuses_that_job_and_leaves_the_state_whole(p
     assert list(core.records) == [1, 2]
 
 
+async def test_request_in_progress_is_refused_when_the_core_fails_unexpectedly(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_core: JournalledCore) -> list[Committed]:
+        raise ZeroDivisionError("a fault of the core's own")
+
+    async with living(path) as live:
+        monkeypatch.setattr(JournalledCore, "commit", broken)
+        async with asyncio.timeout(BOUND_S):
+            with pytest.raises(NotAccepting, match="a fault of the core's own"):
+                await live.submit()
+
+
 async def test_a_full_disk_stops_accepting_and_nothing_else(path: Path) -> None:
     async with living(path) as live:
         host = live.host

@@ -45,6 +45,7 @@ class Worker:
         self._on_committed = on_committed
         self._on_problem = on_problem
         self._inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._taken: list[Work] = []
         self._closing = False
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -99,13 +100,15 @@ class Worker:
         self._call(partial(asked.answer, found))
         try:
             while not self._closing or not self._inbox.empty():
-                self._follow(self._rules.turn(self._waited_for()))
+                self._taken = self._waited_for()
+                self._follow(self._rules.turn(self._taken))
             self._follow(self._rules.ends())
         except BaseException as error:
             _log.critical("the core's thread has failed: %s", error, exc_info=True)
             problem = self._rules.failed(error)
             self.view = msgspec.structs.replace(self.view, accepting=False, problem=problem)
-            self._call(partial(self._on_problem, problem))
+            refused = [partial(work.answer, None, self._rules.refusal()) for work in self._taken]
+            self._call(partial(self._on_problem, problem), *refused)  # an answer that was given already stays
             self._closing = True
         finally:
             self._packer.shutdown()

@@ -72,8 +72,8 @@ class JobBook:
 
     def enter(self, job: Job, now_us: int, cause: Event) -> None:
         """A new job waits."""
+        self.queue.add(job, self.ranks)  # first: an order may raise, and nothing has changed then
         self.records[job.id] = record = Record(job, self.ranks, now_us, cause)
-        self.queue.add(job, self.ranks)
         self.ranks += 1
         self._note(record, None, now_us)
 

@@ -1,8 +1,8 @@
 """Back-off from pressure: the owner's processes wait for CPU or memory (PSI) though the contract is kept: tighten it.
 
-While the owner is there, each :data:`STEP_US` of pressure beyond what is bearable halves what parallel work may use,
-down to an eighth; each :data:`CALM_US` without gives one step back. At an empty desk there is no back-off: it starts
-anew when the owner comes.
+While the owner is there, the first look with pressure beyond what is bearable halves what parallel work may use, and
+so does each :data:`STEP_US` of pressure after it, down to an eighth; each :data:`CALM_US` without gives one step back.
+At an empty desk there is no back-off: it starts anew when the owner comes.
 """
 
 from collections.abc import Mapping

@@ -23,14 +23,17 @@ _WHEELS_S: Final = 1800.0
 #: Where the node of the scheduler's own host lies.
 ASIDE: Final = {"etc": "/etc/cosched-node", "state": "/var/lib/cosched-node", "run": "/run/cosched-node"}
 _ENDED: Final = ("completed", "failed", "cancelled", "timed out", "launch failed", "node lost")
-#: A job's program: each rank takes part in a sum; with an argument, only once that file is there on rank 0's node.
+#: A job's program: each rank takes part in a sum; with an argument, only once that file is there on rank 0's node. With
+#: a number after it, ranks compute and talk to each other so often before.
 _PROGRAM: Final = r"""
 #include <mpi.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 int main(int argc, char **argv) {
     char host[64] = {0}, hosts[64 * 64];
     int rank, size, number, sum, go = argc < 2;
+    long rounds = argc > 2 ? atol(argv[2]) : 0;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -38,6 +41,10 @@ int main(int argc, char **argv) {
     MPI_Gather(host, 64, MPI_CHAR, hosts, 64, MPI_CHAR, 0, MPI_COMM_WORLD);
     number = rank + 1;
     MPI_Allreduce(&number, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    for (; rounds > 0; rounds--) {
+        for (volatile long at = 0; at < 200000; at++) continue;
+        MPI_Allreduce(&number, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    }
     while (!go) {
         if (rank == 0) go = access(argv[1], F_OK) == 0;
         MPI_Bcast(&go, 1, MPI_INT, 0, MPI_COMM_WORLD);
@@ -51,9 +58,11 @@ int main(int argc, char **argv) {
     return MPI_Finalize();
 }
 """
-#: Job scripts by name: what ends by itself, what waits for a file, and what computes until there is that file.
+#: Job scripts by name: what ends by itself, what talks before, what waits for a file, and what computes until there is
+#: that file.
 _SCRIPTS: Final = {
     "once": "exec mpirun ./ranks\n",
+    "talks": "exec mpirun ./ranks / 1000\n",
     "waits": "exec mpirun ./ranks $1\n",
     "burns": f"while [ ! -e {HOME}/go ]; do :; done; echo burnt\n",
     "holds": f"echo held >/dev/shm/kept; while [ ! -e {HOME}/go ]; do sleep 1; done; cat /dev/shm/kept\n",

@@ -17,6 +17,7 @@ _RATIO: Final = 0.5
 #: Jobs that wait go on once this file is there, on the host of their first rank.
 _GO: Final = HOME / "go"
 _FEW_JOBS: Final = 20
+_AT_ONCE: Final = 5
 _RESTARTS: Final = 50
 _UNITS: Final = ("guard", "agent", "scheduler")
 #: What may be left of jobs on a host.
@@ -210,36 +211,44 @@ def coscheduled(ground: Ground) -> None:
             base_s=30,
         )
     ground.until(lambda: set(ground.nodes().values()) == {"up"}, "both nodes are up", base_s=60)
-    jobs = [ground.submit("-n 2 --time 2h once.sh") for _ in range(_FEW_JOBS)]
-    weights: set[str] = set()
-    looks = 0
+    ground.programs(HEAD, DESK)
+    jobs: list[int] = []
+    looks: list[set[str]] = []
+    while len(jobs) < _FEW_JOBS:
+        jobs += [ground.submit("-n 2 --time 2h talks.sh") for _ in range(_AT_ONCE)]
+        looks.append(_kept(ground))
     while any(ground.job(number)["state"] in {"queued", "starting", "running"} for number in jobs):
-        weights |= _kept(ground)
-        looks += 1
+        looks.append(_kept(ground))
     for number in jobs:
         ground.verified(number, sorted((HEAD, DESK)))
+    levers = set().union(*looks)
+    need(levers > {"weight 100", "idle 0"}, f"no job was raised, and none had a turn: {levers} in {len(looks)} looks")
     residue = functools.partial(_everywhere, ground, _RESIDUE)
     ground.until(lambda: not any(residue()), "nothing of the jobs is left")
-    print(f"  contract looked at {looks} times; weights of jobs: {' '.join(sorted(weights))}", flush=True)
+    print(f"  contract looked at {len(looks)} times; of jobs: {', '.join(sorted(levers))}", flush=True)
 
 
 def _kept(ground: Ground) -> set[str]:
-    """Press a key at the second desk, and compare what jobs use there for seconds with the ceiling; their weights."""
+    """Press a key at the second desk, and compare what jobs use there for seconds with the ceiling.
+
+    Gives what was seen meanwhile of the levers of coscheduling: jobs' weights, and whether they are in the idle class.
+    """
     ground.desk.key()
     seconds = round(ground.factor)
-    usage = f"sed -n 's/^usage_usec //p' {_JOBS}/cpu.stat"
-    look = (
-        f"cat {_SLICE}/cpu.idle {_JOBS}/cpu.max; nproc; {usage}; sleep {seconds}; {usage}; cat {_JOBS}/cpu.max;"
-        f" cat {_JOBS}/job-*/cpu.weight 2>/dev/null || true"
+    used = f"sed -n 's/^usage_usec //p' {_JOBS}/cpu.stat; cut -d ' ' -f 1 /proc/uptime"
+    levers = (
+        f"for look in $(seq {2 * seconds}); do sleep 0.5; for name in weight idle; do"
+        f' sed "s/^/$name /" {_JOBS}/job-*/cpu.$name 2>/dev/null; done; done | sort -u'
     )
-    idle, ceiling, cpus, before, after, later, *weights = ground.desk.at(look).splitlines()
+    look = f"cat {_SLICE}/cpu.idle {_JOBS}/cpu.max; nproc; {used}; {levers} >levers; {used}; cat {_JOBS}/cpu.max levers"
+    idle, ceiling, cpus, before, since_s, after, until_s, later, *seen = ground.desk.at(look).splitlines()
     need(idle == "1", f"{_SLICE}/cpu.idle is {idle}")
     if ceiling == later != "max 100000":
         quota, period = map(int, ceiling.split())
         need(quota <= _RATIO * int(cpus) * period, f"cpu.max is {ceiling}")
-        used = (int(after) - int(before)) / 1e6 / seconds
-        need(used <= 1.1 * quota / period, f"jobs used {used:.2f} CPUs below {ceiling}")
-    return set(weights)
+        cpu = (int(after) - int(before)) / 1e6 / (float(until_s) - float(since_s))
+        need(cpu <= 1.1 * quota / period, f"jobs used {cpu:.2f} CPUs below {ceiling}")
+    return set(seen)
 
 
 def often_restarted(ground: Ground) -> None:

@@ -25,14 +25,15 @@ _RESIDUE: Final = (
     "find /sys/fs/cgroup -type d -name 'job-*'; find /var/lib/cosched*/jobs /dev/shm -mindepth 1 -maxdepth 1; "
     f"pgrep -u {USER} -l 'ranks|mpirun|prte|orte|cosched' || true"
 )
-#: What a removal is compared by: files with sizes and owners, accounts, units, control groups, processes.
+#: What a removal is compared by: files with sizes and owners, accounts, units, control groups, processes. Not by the
+#: copies that useradd keeps of its files, nor by what a session's own systemd made of an autostart file until its end.
 _STATE: Final = r"""
 skip="$HOME {HOME} /opt /srv /tmp /var/cache /var/log /var/tmp /var/lib/systemd /etc/.updated /var/.updated"
-find / -xdev $(printf -- '-path %s -prune -o ' $skip) ! -type d -printf '%p %s %u\n' | sort
+find / -xdev $(printf -- '-path %s -prune -o ' $skip) ! -type d ! -path '/etc/*-' -printf '%p %s %u\n' | sort
 getent passwd; getent group
 systemctl list-unit-files --no-legend | awk '{print $1, $2}'
-find /etc /run /sys/fs/cgroup /usr/local /var/lib -name '*cosched*'
-ps -eo args= | grep '[c]osched' || true
+find /etc /run /sys/fs/cgroup /usr/local /var/lib ! -path '/run/user/*' -name '*cosched*'
+ps -eo args= | grep '[c]osched[ /]' || true
 """.replace("{HOME}", str(HOME))
 
 
@@ -305,7 +306,7 @@ def removed(ground: Ground) -> None:
         places = " ".join(ASIDE.values()) if name == HEAD else "/etc/cosched /var/lib/cosched /run/cosched"
         ground.machines[name].at(
             "set -e; cosched desk end all\n"
-            "systemctl disable --now cosched-agent cosched-guard; systemctl stop cosched-jobs\n"
+            "systemctl disable --now cosched-agent cosched-guard; systemctl stop cosched-jobs cosched.slice\n"
             "rm -f /etc/systemd/system/cosched-{agent,guard,jobs}.service /etc/systemd/system/cosched.slice"
             " /etc/{sysusers,tmpfiles}.d/cosched-node.conf\n"
             "rm -f /etc/profile.d/cosched.sh /etc/xdg/autostart/cosched-desk.desktop"

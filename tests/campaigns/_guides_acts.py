@@ -553,7 +553,7 @@ LEFT: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "takes the public logs of KTH and NASA, which no checkout has": ("readme: ./run cosched replicate backfilling",),
     "takes control groups of version 2 on a host, and the campaign's hosts have this machine's": (
-        "installation: systemctl stop cosched-jobs",
+        "installation: systemctl stop cosched-jobs cosched.slice",
         "runbooks: systemctl stop cosched-jobs",
     ),
     "takes a desktop session with its bus, which the campaign's hosts do not have": ("desk: cosched desk session",),

@@ -181,7 +181,7 @@ def test_job_of_a_rule_that_is_no_longer_there_is_queued_after_a_restart() -> No
     assert kept.records[1].state is JobState.WAITING, "a state that asks no rules leaves it where it is"
 
 
-def test_job_that_waited_stands_behind_those_that_were_queued_before_it_was_eligible() -> None:
+def test_queue_position_is_by_time_of_eligibility() -> None:
     drive = Ruled(Scripted(lambda job, moment: until(10).says(job, moment) if job.id in (1, 2) else None), procs=1)
     for job_id in (1, 2, 3, 4):
         drive.submit(job_id, procs=1, estimate_s=60)
@@ -229,7 +229,7 @@ def test_dependent_job_is_queued_when_the_other_is_cancelled_while_it_waits() ->
     assert drive.decide()[0].startswith("start 2 ")
 
 
-def test_dependent_job_of_the_instant_in_which_the_other_ends_keeps_its_think_time() -> None:
+def test_think_time_counts_from_a_simultaneous_end_of_the_preceding_job() -> None:
     drive = Ruled(DEPENDENCY)
     drive.submit(1, procs=1, estimate_s=60)
     drive.decide_and_launch()
@@ -245,7 +245,7 @@ def test_job_after_itself_or_an_unknown_one_does_not_wait(preceding: int) -> Non
     assert drive.decide()[0].startswith("start 2 ")
 
 
-def test_end_before_the_submission_is_told_with_the_job() -> None:
+def test_think_time_counts_from_an_end_before_the_submission() -> None:
     drive = Ruled(DEPENDENCY)
     drive.at(100).after(2, 1, think_s=30, ended_s=80)
     assert drive.decide() == ["timer 110 s: WAKE"]
@@ -275,7 +275,7 @@ def test_chain_of_a_thousand_jobs_runs_once_and_in_order() -> None:
 
 
 @pytest.mark.parametrize("field", ["held", "gates", "ended"])
-def test_snapshot_without_what_rules_remember_would_be_missed(field: str) -> None:
+def test_loss_of_a_saved_rule_field_is_detected(field: str) -> None:
     drive = Ruled(DEPENDENCY)
     drive.submit(1, procs=1, estimate_s=60)
     drive.after(2, 1)

@@ -41,7 +41,7 @@ HOLDING = (JobState.STARTING, JobState.RUNNING)
 @pytest.mark.parametrize(
     "seeds", [pytest.param(range(8), id="some"), pytest.param(range(10_000), id="all", marks=pytest.mark.long)]
 )
-def test_what_rules_decided_is_recovered_without_asking_them(tmp_path: Path, seeds: Sequence[int]) -> None:
+def test_recovery_replays_rule_decisions_without_asking_rules(tmp_path: Path, seeds: Sequence[int]) -> None:
     waited = 0
     for seed in seeds:
         path = tmp_path / f"{seed}" / "journal.db"

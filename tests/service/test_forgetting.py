@@ -212,7 +212,7 @@ def test_name_of_an_operator_without_jobs_is_known(tmp_path: Path) -> None:
     assert naming(state, "gracehopper") == []
 
 
-def test_words_of_others_are_left_and_told(tmp_path: Path) -> None:
+def test_name_in_texts_of_other_users_is_kept_and_reported(tmp_path: Path) -> None:
     state = tmp_path / "state"
     made = lived(state)
     theirs = msgspec.structs.replace(SCRIPT, script=f"#!/bin/sh\ncat /srv/{ADA}/data\n")
@@ -277,7 +277,7 @@ def test_crash_at_any_step_leaves_before_or_after_and_another_run_completes(
 WRITES = frozenset({"BEGIN", "DELETE", "UPDATE", "INSERT", "COMMIT", "VACUUM", "PRAGMA"})
 
 
-def test_reader_that_holds_the_old_bytes_is_told_and_another_run_completes(
+def test_open_reader_blocks_overwrite_and_repeating_the_command_completes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = tmp_path / "state"

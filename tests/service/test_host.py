@@ -296,6 +296,31 @@ async def test_an_order_that_fails_refuses_that_job_and_leaves_the_state_whole(p
     assert list(core.records) == [1, 2]
 
 
+async def test_release_whose_order_raises_is_refused_and_requests_beside_it_are_answered(path: Path) -> None:
+    class RaisesOnce:
+        raises = False
+
+        def order(self, job: Job, rank: int) -> tuple[int, int]:
+            if self.raises and job.estimate_us == 13 * SECOND:
+                self.raises = False
+                raise ZeroDivisionError("no thirteen")
+            return (0, rank)
+
+        def plan(self, snapshot: Snapshot) -> Plan:
+            return Plan()
+
+    policy = RaisesOnce()
+    async with living(path, policy) as live:
+        held_id = await live.submit(estimate_s=13, hold=True)
+        policy.raises = True
+        posted = live.submit(estimate_s=12), live.host.post(ev.JobReleased(held_id)), live.submit(estimate_s=14)
+        answers = await asyncio.gather(*posted, return_exceptions=True)
+        assert [answers[0], answers[2]] == [2, 3]
+        assert "no thirteen" in str(answers[1])
+        assert live.state(held_id) is JobState.WAITING
+        assert live.host.view().queue == (2, 3)
+
+
 async def test_request_in_progress_is_refused_when_the_core_fails_unexpectedly(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,7 +134,7 @@ class Experiment:
         if condition == UNPROTECTED:
             with self._desk.unprotected(computing):
                 felt = self._felt(PLAIN)
-            self._desk.away()  # an owner who has waited so has the next contract's ceiling halved, until away
+            self._desk.away()  # else the pressure of this run halves the next contract's ceiling
             return felt
         if condition == ABSENT_UNPROTECTED:
             with self._desk.unprotected(computing):

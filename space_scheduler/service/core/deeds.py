@@ -41,6 +41,7 @@ def _applied(effect: fx.Apply, core: JournalledCore) -> fx.Outcome:
     except MISFITS as error:
         return fx.Misfit(error)
     except Exception as error:
+        core.half_done = not effect.work.reads
         return fx.Broke(error)
 
 

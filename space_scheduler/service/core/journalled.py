@@ -92,6 +92,7 @@ class JournalledCore:
     """The scheduler's state, its journal, and what the service knows of every live job.
 
     ``compares``: whether each commit asserts that the two agree, as tests have it; it costs in proportion to the jobs.
+    ``half_done``: an event has failed half-way; what was staged before it is committed, and then the state recovered.
     """
 
     compares: ClassVar[bool] = False
@@ -137,7 +138,7 @@ class JournalledCore:
         self._changed: dict[int, JobRecord] = {}
         self._committed: list[Committed] = []
         self._chosen.clear()
-        self._interrupted = False  # whether an event failed half-way: then the state is good for nothing but recovery
+        self.half_done = False
         self.policy, self.rules = self._committed_with
         self._resumed = True
         with readable(self.journal.path):
@@ -212,7 +213,7 @@ class JournalledCore:
             if not record.alive and job_id in self.records:
                 del self.records[job_id]
                 self.ended[record.state] = self.ended.get(record.state, 0) + 1
-        if self.compares and not self._interrupted:
+        if self.compares and not self.half_done:
             assert not (wrong := self.difference()), wrong
         return committed
 
@@ -306,7 +307,6 @@ class JournalledCore:
         new: JobRecord | None = None,
     ) -> Committed:
         """Take in one event. Raises as ``SchedulerState.handle`` does."""
-        self._interrupted = True
         instructions = self.state.handle(event, now_us)
         decision = self.state.decision() if isinstance(event, ev.Boundary) else None
         if new is not None:
@@ -317,7 +317,6 @@ class JournalledCore:
         steps = self._follow(self._moved(instructions), seq, event, note)
         if facts is not None:
             self._report(event.job_id, facts)  # type: ignore[attr-defined]
-        self._interrupted = False
         entry = Entry(
             seq=seq,
             now_us=now_us,

@@ -17,6 +17,8 @@ _RATIO: Final = 0.5
 #: Jobs that wait go on once this file is there, on the host of their first rank.
 _GO: Final = HOME / "go"
 _FEW_JOBS: Final = 20
+#: The length of a turn where nothing is emulated.
+_SLOT_S: Final = 0.05
 _AT_ONCE: Final = 5
 _RESTARTS: Final = 50
 _UNITS: Final = ("guard", "agent", "scheduler")
@@ -204,7 +206,8 @@ def _told(ground: Ground, name: str) -> dict[str, Any]:
 def coscheduled(ground: Ground) -> None:
     """Twenty jobs over both hosts under ccs, an owner at the second desk: verified, its contract kept, no residue."""
     ground.up(HEAD, DESK)
-    settings(ground, "s/^  mpl: 1 /  mpl: 2 /; $ a place: spread\\ncoscheduling: {mode: ccs}")
+    slot = f"{_SLOT_S * ground.factor * 1000:.0f}ms"  # so that round trips as slow are a small part of it
+    settings(ground, f"s/^  mpl: 1 /  mpl: 2 /; $ a place: spread\\ncoscheduling: {{mode: ccs, slot: {slot}}}")
     for name, machine in ground.machines.items():
         etc = ASIDE["etc"] if name == HEAD else "/etc/cosched"
         machine.at(

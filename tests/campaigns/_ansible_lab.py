@@ -65,11 +65,12 @@ class Lab:
         names: tuple[str, ...] = (HEAD, *DESKS, NEW, SECOND),
         *,
         own_kernel: bool = False,
+        hosts: Any = None,
     ) -> None:
-        """``names`` are the hosts'; ``own_kernel``: of the desk that is added."""
+        """``names`` are the hosts'; ``own_kernel``: of the desk that is added; ``hosts``: others than containers."""
         self.work, self.base, self.ansible = work, base, ansible
         self.own_kernel = own_kernel
-        self.hosts = SystemdHosts(work / "hosts", base, names, (NEW,) if own_kernel else ())
+        self.hosts = hosts or SystemdHosts(work / "hosts", base, names, (NEW,) if own_kernel else ())
         self.controller = work / "controller"
         self.head = HEAD  # the scheduler's host
         self.said = ""  # by the last playbook

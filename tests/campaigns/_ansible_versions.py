@@ -13,9 +13,8 @@ JOURNAL = "/var/lib/cosched/scheduler/journal.db"
 BROKEN = "/etc/systemd/system/cosched-guard.service.d/broken.conf"
 
 
-def wheelhouse(directory: Path, source: Path) -> Path:
-    """What './run wheelhouse' makes of a checkout."""
-    minor = "3.11"  # of the image
+def wheelhouse(directory: Path, source: Path, minor: str = "3.11") -> Path:
+    """What './run wheelhouse' makes of a checkout, for the Python of the image."""
     argv = (source / "lock/wheelhouse.py", directory, "--python", minor, "--extra", "scheduler,local-load")
     run(sys.executable, *argv, timeout_s=600)
     return directory

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from campaigns._ansible_lab import ROOT, need
-from campaigns._debian_image import HOSTS, RELEASES, inside
+from campaigns._debian_image import HOSTS, LAUNCHERS, RELEASES, inside
 from campaigns._debian_image import image as made_image
 from campaigns._debian_machines import UML_MODULES, Emulated, Machine, UserMode, free_port
 from campaigns._systemd_hosts import HOME, USER, run
@@ -87,6 +87,7 @@ class Ground:
         self.work = work_of(cache, release, user_mode=space is not None)
         self.disk, self.supply = self.work / "disk.img", self.work / "supply"
         self._image = image / "disk.img"
+        self.image = image
         self.machines: dict[str, Machine] = {}
         lan = {name: free_port(socket.SOCK_DGRAM) for name in HOSTS}
         for name in HOSTS:
@@ -96,7 +97,7 @@ class Ground:
 
     def supplied(self) -> None:
         """A disk as the image has it, and what is brought to it from this checkout's commit."""
-        _, python = RELEASES[self.release]
+        python = RELEASES[self.release].python
         shutil.rmtree(self.supply, ignore_errors=True)
         self.supply.mkdir(parents=True)
         run("git", "-C", ROOT, "bundle", "create", "-q", self.supply / "cosched.bundle", "HEAD", timeout_s=_WHEELS_S)
@@ -111,6 +112,24 @@ class Ground:
     def laid(self, lines: str) -> str:
         """What lines of root's shell say in the system of the disk that both machines start from."""
         return inside(self.disk, self.supply, lines, _WHEELS_S)
+
+    def debs(self) -> Path:
+        """A directory with the packages of the launchers that the image has not; from a network, once."""
+        kept = self._image.with_name("debs")
+        if not kept.is_dir():
+            partial = self._image.with_name("debs.partial")
+            (partial / "partial").mkdir(parents=True, exist_ok=True)
+            copy = self.work / "copy" / "disk.img"
+            copy.parent.mkdir(exist_ok=True)
+            run("cp", "--sparse=always", self._image, copy, timeout_s=_WHEELS_S)
+            names = " ".join(LAUNCHERS)
+            get = f"apt-get -qq install -y --download-only --no-install-recommends {names}"
+            resolv = "cat >/etc/resolv.conf <<'END'\n" + Path("/etc/resolv.conf").read_text(encoding="ascii") + "END\n"
+            inside(copy, partial, f"{resolv}apt-get -qq update; {get} -o Dir::Cache::archives=/mnt", _WHEELS_S)
+            shutil.rmtree(copy.parent)
+            shutil.rmtree(partial / "partial")
+            partial.rename(kept)
+        return kept
 
     def fresh(self) -> None:
         """Forget what the machines wrote."""

@@ -1,18 +1,47 @@
-"""A disk with a fresh Debian, its kernel and its initrd: made once for each release by mmdebstrap, and kept."""
+"""A disk with a fresh Debian or Ubuntu, its kernel and its initrd: made once a release by mmdebstrap, and kept."""
 
 import shutil
+import urllib.request
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from campaigns._systemd_hosts import MIRROR, USER, prepare, run
 
-#: Debian's releases that are tried, and the Python of each.
-RELEASES: Final = {"12": ("bookworm", "3.11"), "13": ("trixie", "3.13")}
+
+class Release(NamedTuple):
+    """A release: its suite and mirror, the version of its Python, and the packages that others have no need of."""
+
+    suite: str
+    python: str
+    mirror: str = MIRROR
+    components: str = "main"
+    packages: tuple[str, ...] = ("linux-image-cloud-amd64",)
+    #: A package with the archive's keys where Debian has none, and the fingerprint of the one that signs.
+    keys: str = ""
+    signed_by: str = ""
+
+
+_UBUNTU: Final = "http://archive.ubuntu.com/ubuntu"
+#: The releases that are tried.
+RELEASES: Final = {
+    "12": Release("bookworm", "3.11"),
+    "13": Release("trixie", "3.13"),
+    "ubuntu24.04": Release(
+        "noble",
+        "3.12",
+        _UBUNTU,
+        "main,universe",
+        ("linux-image-virtual", "initramfs-tools", "apparmor", "netbase"),
+        f"{_UBUNTU}/pool/main/u/ubuntu-keyring/ubuntu-keyring_2023.11.28.1_all.deb",
+        "F6ECB3762474EDA9D21B7022871920D1991BC93C",
+    ),
+}
 PACKAGES: Final = (
     "systemd", "systemd-sysv", "dbus", "libpam-systemd", "udev", "iproute2", "openssh-server", "python3",
-    "python3-venv", "git", "ca-certificates", "sudo", "linux-image-cloud-amd64", "procps", "openmpi-bin",
-    "libopenmpi-dev", "gcc", "libc6-dev",
+    "python3-venv", "git", "ca-certificates", "sudo", "procps", "openmpi-bin", "libopenmpi-dev", "gcc", "libc6-dev",
 )  # fmt: skip
+#: For the other launchers, in a directory beside the disk: not installed, as most hosts have none of them.
+LAUNCHERS: Final = ("mpich", "libmpich-dev", "pvm", "pvm-dev")
 #: The hosts' addresses on the network that they share, by name.
 HOSTS: Final = {"head": "10.88.0.11", "desk2": "10.88.0.12"}
 #: Starts systemd after it has done what an initrd does, for a kernel that is started without one.
@@ -40,21 +69,35 @@ def image(directory: Path, release: str) -> Path:
 
     It is made if it is missing, which takes minutes and a network.
     """
-    suite, _ = RELEASES[release]
-    made, partial = directory / f"debian{release}", directory / f"debian{release}.partial"
+    made = directory / (f"debian{release}" if release.isdigit() else release)
+    partial = made.with_name(f"{made.name}.partial")
     if made.is_dir():
         return made
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     root = partial / "root"
-    packages = ",".join(PACKAGES)
+    suite, _, mirror, components, packages, keys, signed_by = RELEASES[release]
+    options = ["--variant=minbase", f"--components={components}", f"--include={','.join((*PACKAGES, *packages))}"]
+    if keys:
+        options.append(f"--keyring={_keyring(partial, keys, signed_by)}")
     # What it mounts and starts ends with it, also where the time is up.
     bounded = ("unshare", "--mount", "--", "timeout", "--kill-after=60", str(_IMAGE_S))
-    made_by = ("mmdebstrap", "--variant=minbase", f"--include={packages}", suite, root, MIRROR)
-    run(*bounded, *made_by, timeout_s=_IMAGE_S + 120)
+    run(*bounded, "mmdebstrap", *options, suite, root, mirror, timeout_s=_IMAGE_S + 120)
     disk(partial)
     partial.rename(made)
     return made
+
+
+def _keyring(directory: Path, address: str, signed_by: str) -> Path:
+    """The archive's keys, from a package that is taken for good where it has the key with this fingerprint."""
+    package, keys = directory / "keys.deb", directory / "keys"
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        package.write_bytes(answer.read())
+    run("dpkg-deb", "--extract", package, keys)
+    (keyring,) = keys.glob("usr/share/keyrings/*-archive-keyring.gpg")
+    only = directory / "archive.gpg"
+    run("sh", "-c", 'gpg --no-default-keyring --keyring "$1" --export "$2" >"$3"', "sh", keyring, signed_by, only)
+    return only
 
 
 def disk(directory: Path) -> None:

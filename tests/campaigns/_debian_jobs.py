@@ -327,6 +327,11 @@ def removed(ground: Ground) -> None:
         "systemctl daemon-reload; userdel cosched-scheduler; rm -r /etc/cosched /var/lib/cosched /run/cosched",
         base_s=30,
     )
+    as_before(ground)
+
+
+def as_before(ground: Ground) -> None:
+    """Compare each host with what was noted by :func:`state`."""
     before = json.loads((ground.work / "before.json").read_text(encoding="utf-8"))
     for name, machine in ground.machines.items():
         now = machine.at(_STATE, base_s=30).splitlines()

@@ -15,6 +15,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from campaigns._debian_image import EARLY, HOSTS, mac
 from campaigns._systemd_hosts import run
@@ -109,9 +110,7 @@ class Machine(ABC):
         Raises RuntimeError, TimeoutExpired.
         """
         before, address, port = self._way()
-        known = f"UserKnownHostsFile={self.directory / 'known_hosts'}"
-        options = (known, "BatchMode=yes", f"ConnectTimeout={round(base_s * self.factor)}", "LogLevel=ERROR")
-        words = [word for option in options for word in ("-o", option)]
+        words = self._options(base_s)
         key = str(self._image / "id_ed25519")
         bounded = f"timeout {round(base_s * self.factor)} bash -lc {shlex.quote(line)}"
         began, said = time.monotonic(), ""
@@ -127,6 +126,24 @@ class Machine(ABC):
             with (self.directory / "commands.log").open("a", encoding="utf-8") as log:
                 log.write(f"{user}@{self.name}$ {line}\n{said}[{time.monotonic() - began:.1f} s]\n")
         return said
+
+    def _options(self, base_s: float) -> list[str]:
+        """Words of ssh and scp: this host's key, and how long a connection may take."""
+        known = f"UserKnownHostsFile={self.directory / 'known_hosts'}"
+        options = (known, "BatchMode=yes", f"ConnectTimeout={round(base_s * self.factor)}", "LogLevel=ERROR")
+        return [word for option in options for word in ("-o", option)]
+
+    def bring(self, source: Path, directory: str, base_s: float = 30) -> None:
+        """Copy a directory of this machine into a directory there, as root. Raises RuntimeError, TimeoutExpired."""
+        before, address, port = self._way()
+        key, words = str(self._image / "id_ed25519"), self._options(base_s)
+        there = f"root@{address}:{directory}"
+        run(*before, "scp", "-qr", *words, "-i", key, "-P", str(port), source, there, timeout_s=base_s * self.factor)
+
+    def reached(self) -> dict[str, Any]:
+        """An Ansible inventory's variables of this host."""
+        _, address, port = self._way()
+        return {"ansible_host": address, "ansible_port": port}
 
     def reboot(self) -> None:
         """Have the machine start anew, and wait for it. Raises RuntimeError."""

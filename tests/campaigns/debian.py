@@ -10,8 +10,10 @@ states its time; the first that fails ends the campaign with 1. What was run on 
 ``commands.log`` beside its disk. Needs root, and the packages mmdebstrap, e2fsprogs, openssh-client, qemu-system-x86
 and qemu-utils.
 
-The steps ``measured …`` make tables of ``docs/measured`` on control groups of version 2. They are run by name alone:
-after ``boot``, that of coscheduling after ``second node`` and those that this needs.
+Some steps are run by name alone (``--only``). ``measured …`` make tables of ``docs/measured`` on control groups of
+version 2: after ``boot``, that of coscheduling after ``second node`` and those that this needs. ``launchers`` comes
+after ``second node``, ``system tests`` and ``namespaces`` after ``boot``; ``ansible`` begins with fresh hosts.
+``--release ubuntu24.04`` has that release's kernel and its restriction of user namespaces, up to ``demo, user``.
 
 ``--user-mode`` has this machine's User Mode Linux (user-mode-linux, gcc) in place of the release's kernel: one CPU, no
 cpuset, all else as the release has it, and several times faster.
@@ -31,6 +33,7 @@ from typing import Final
 
 from campaigns import _debian_jobs as jobs
 from campaigns import _debian_measured as measured
+from campaigns import _debian_parts as parts
 from campaigns._ansible_lab import Broken, gone_through, need
 from campaigns._debian_ground import ASIDE, CHECKOUT, DESK, HEAD, Ground, work_of
 from campaigns._debian_image import RELEASES
@@ -160,12 +163,16 @@ STEPS: Final[Mapping[str, Callable[[Ground], None]]] = {
     "twenty jobs": jobs.coscheduled,
     "fifty restarts": jobs.often_restarted,
     "removal": jobs.removed,
+    "launchers": parts.launchers,
+    "system tests": parts.system_tests,
+    "namespaces": parts.namespaces,
+    "ansible": parts.ansible,
     "measured contract": measured.contract,
     "measured coscheduling": measured.coscheduling,
     "measured folding": measured.folding,
 }
 #: What is run with ``--only`` alone.
-_BY_NAME: Final = {name for name in STEPS if name.startswith("measured ")}
+_BY_NAME: Final = [*STEPS][[*STEPS].index("removal") + 1 :]
 #: What needs a keyboard or CPU sets.
 _QEMU_ALONE: Final = {"fold", "owner", "twenty jobs", "measured folding"}
 

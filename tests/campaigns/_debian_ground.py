@@ -122,7 +122,7 @@ class Ground:
             copy = self.work / "copy" / "disk.img"
             copy.parent.mkdir(exist_ok=True)
             run("cp", "--sparse=always", self._image, copy, timeout_s=_WHEELS_S)
-            names = " ".join(LAUNCHERS)
+            names = f"$(apt-cache pkgnames | grep -xE '{'|'.join(LAUNCHERS)}')"  # a release need not have all
             get = f"apt-get -qq install -y --download-only --no-install-recommends {names}"
             resolv = "cat >/etc/resolv.conf <<'END'\n" + Path("/etc/resolv.conf").read_text(encoding="ascii") + "END\n"
             inside(copy, partial, f"{resolv}apt-get -qq update; {get} -o Dir::Cache::archives=/mnt", _WHEELS_S)

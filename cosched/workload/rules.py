@@ -434,9 +434,12 @@ def _following(
 ) -> tuple[NDArray[np.int64], list[_Problem]]:
     """The line of each line's preceding job, -1 where it follows none; and the lines whose one cannot be followed.
 
-    Of several lines with that number, the last that was submitted before counts.
+    Of several lines with that number, the last that was submitted before counts. Raises :class:`BadInput` for a log
+    without any preceding job: its schedule would be that of the rules without.
     """
     numbers, asked = log.column(Field.JOB), log.column(Field.PRECEDING_JOB)
+    if not (asked > 0).any():
+        raise BadInput(log.name, "no job has a preceding job (field 17)", "a log that has them, or no --preceding")
     everywhere, kept_numbers = set(numbers.tolist()), set(numbers[keep].tolist())
     follows = np.full(len(log), -1)
     missing, dropped, later = (np.zeros(len(log), np.bool_) for _ in range(3))

@@ -29,6 +29,14 @@ def _quantiles(histogram: series.Series, title: str, description: str, unit: str
 _QUEUE = (
     ALIVE,
     Panel(
+        title="Jobs that may not be queued yet",
+        description="By what they wait for: held by a user or operator, set aside since a pass fails with them, or a "
+        "rule of the cluster's own.",
+        unit="none",
+        kind="stacked",
+        queries=(Query(total(series.JOBS_WAITING, "reason"), "{{reason}}"),),
+    ),
+    Panel(
         title="The longest wait",
         description="For how long the job has waited that was submitted first of those that may start; 0 where none "
         "waits.",

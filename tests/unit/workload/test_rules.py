@@ -101,6 +101,11 @@ def test_preceding_job_and_think_time_are_counted() -> None:
     assert load.adjusted == {"preceding_job_ignored": 2, "think_time_ignored": 1}
 
 
+def test_following_is_refused_for_a_log_without_preceding_jobs() -> None:
+    with pytest.raises(BadInput, match=r"no job has a preceding job \(field 17\)"):
+        prepare(log({}, {Field.THINK_S: 60}), InputRules(preceding=True))
+
+
 def test_negative_times() -> None:
     never_ran = log({Field.SUBMIT_S: -1, Field.RUN_S: -1}, {})
     assert prepare(never_ran, InputRules(never_ran=NeverRan.WAIT)).skipped == {"negative_time": 1}

@@ -31,8 +31,8 @@ from benchmarks.service import Lab, fill
 from cosched.config.cluster import load_cluster
 from cosched.metrics.intervals import Interval, of_replications
 from space_scheduler.service.app import serve
-from space_scheduler.service.core import worker
-from space_scheduler.service.core import worker_effects as fx
+from space_scheduler.service.core import worker as fx
+from space_scheduler.service.core.journalled import JournalledCore
 
 PROMISED: Final = 0.05
 _RUNS_S: Final = 100_000.0
@@ -68,12 +68,12 @@ class Passes:
 
     def __init__(self) -> None:
         self._cpu_s: list[float] = []
-        self._carried_out = worker.carried_out
+        self._carry_out = JournalledCore.carry_out
 
-    def carried_out(self, effect: Any, *how: Any) -> Any:
-        """Stands for ``deeds.carried_out`` in the core's thread."""
+    def carry_out(self, core: JournalledCore, effect: Any, *how: Any) -> Any:
+        """Stands for ``JournalledCore.carry_out`` in the core's thread."""
         began_s = time.thread_time()
-        outcome = self._carried_out(effect, *how)
+        outcome = self._carry_out(core, effect, *how)
         if isinstance(effect, fx.Decide) and isinstance(outcome, fx.Passed) and outcome.asked:
             self._cpu_s.append(time.thread_time() - began_s)
         return outcome
@@ -142,7 +142,7 @@ def main() -> None:
     passes = Passes()
     with (
         tempfile.TemporaryDirectory() as name,
-        patch.object(worker, "carried_out", passes.carried_out),
+        patch.object(JournalledCore, "carry_out", lambda core, *how: passes.carry_out(core, *how)),  # noqa: PLW0108
         patch.object(service, "RUNS_S", _RUNS_S),
         (Path(name) / "log").open("w") as log,
         redirect_stderr(log),

@@ -47,6 +47,7 @@ from space_scheduler.service.api.heavy import Heavy
 from space_scheduler.service.api.identities import Identities
 from space_scheduler.service.api.waiting import Jobs
 from space_scheduler.service.core.host import CoreHost
+from space_scheduler.service.core.journalled import Settings
 from space_scheduler.service.discard import Discarder
 from space_scheduler.service.journal.clock import boottime_s
 from space_scheduler.service.journal.records import Committed, JobRecord
@@ -57,7 +58,6 @@ from space_scheduler.service.launch.sharing import eligibility_of, policy_of, ru
 from space_scheduler.service.link.link import Link
 from space_scheduler.service.log import Log
 from space_scheduler.service.metrics.exposition import Metrics
-from space_scheduler.service.metrics.timed import Timed
 from space_scheduler.service.page.page import Page
 from space_scheduler.service.page.rows import Rows
 from space_scheduler.service.page.streams import Streams
@@ -125,7 +125,6 @@ class Service:
         recovered = await self.host.start()
         # until the next await nothing of this start's events has been handed on
         fence = Fence(self.host.cluster_id, self.host.epoch, self.host.instance)
-        core = Timed(self.host)
         state = Path(config.state)
         members = Members(state / "members.json", config.nodes)
         tokens = Tokens(state / "tokens.json")
@@ -133,7 +132,7 @@ class Service:
         rules = ServiceCore(config, members.nodes, fence, self._orders)
         self.book, self.launches, self.coscheduling = rules.book, rules.launches, rules.coscheduling
         self.certificates = Certificates(identity, lambda peer, serial: self._counts(peer, serial, members))
-        self.shell = Shell(rules, core, self.log, boottime_s)
+        self.shell = Shell(rules, self.host, self.log, boottime_s)
         if self._record is not None:
             self.recorder = self.shell.record = Recorder(
                 self._record, config, members.nodes, fence, lambda why: self.log.warn("record", why=why)
@@ -143,7 +142,7 @@ class Service:
             None if self._take_over else recovered.last_job_id,
         )  # fmt: skip
         self.jobs = Jobs(self.host)
-        self.metrics = self._measured(core, recovered.jobs.values())
+        self.metrics = self._measured(recovered.jobs.values())
         now_us = self.host.clock.now_us()
         progress = {
             job_id: (float(each.left_at(now_us)) / ALONE_PPM, float(each.rate_ppm) / ALONE_PPM)
@@ -160,7 +159,6 @@ class Service:
         api = Api(
             config,
             self.host,
-            core,
             self.book,
             self.link,
             self.jobs,
@@ -206,14 +204,14 @@ class Service:
         self.streams = Streams(self.host, rows, self.log)
         return Page(callers, api, self.streams)
 
-    def _measured(self, core: Timed, jobs: Iterable[JobRecord]) -> Metrics:
+    def _measured(self, jobs: Iterable[JobRecord]) -> Metrics:
         """What counts, and is told what to count."""
         metrics = Metrics(
-            core, self.host.clock.now_us, self.config, self.book, self.link, self.launches.suspects.counted,
+            self.host, self.host.clock.now_us, self.config, self.book, self.link, self.launches.suspects.counted,
             self.host.path, self.certificates,
         )  # fmt: skip
-        core.journalled = metrics.service.commit.observe
-        self.host.tell_passes(metrics.service.passes.observe)
+        self.host.on_journalled = metrics.service.commit.observe
+        self.host.on_pass = metrics.service.passes.observe
         metrics.jobs.recovered(jobs)
         metrics.disk.look()
         metrics.http.expect((each.method, each.path, each.status) for each in openapi.ROUTES)
@@ -358,21 +356,21 @@ def host_of(
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise Failed(f"state: {state} cannot be made: {error.strerror}") from None
-    return CoreHost(
+    settings = Settings(
         state / "journal.db",
         policy,
-        policy_name=config.policy,
-        order_name=config.order,
-        rules=rules_of(config, policy),
-        pass_interval_us=config.time_us("pass_interval"),
+        config.policy,
+        config.order,
+        rules_of(config, policy),
         keep_us=config.monitoring.keep_presence_us,
         keep_jobs_us=config.keep_jobs_us,
-        on_committed=on_committed,
-        on_problem=on_problem,
         least_epoch=max(TAKE_OVER_EPOCH, int(time())) if take_over else 1,
         dividing=config.components.dividing(),
         overdue_after_us=config.time_us("grace") + 2 * config.time_us("heartbeat"),
         eligibility=eligibility_of(config),
+    )
+    return CoreHost(
+        settings, pass_interval_us=config.time_us("pass_interval"), on_committed=on_committed, on_problem=on_problem
     )
 
 

@@ -13,7 +13,7 @@ from cosched.model.time import US_PER_S
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.record import IllegalTransition, UnknownJob
-from space_scheduler.service.core.work import NotAccepting
+from space_scheduler.service.core.worker import NotAccepting
 from space_scheduler.service.journal.records import Committed, Facts
 from space_scheduler.service.launch.effects import (
     Annotate,

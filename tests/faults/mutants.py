@@ -22,10 +22,9 @@ from space_scheduler.machine import blame
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.blame import Found
 from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
-from space_scheduler.service.core import worker_effects as fx
-from space_scheduler.service.core.opening import Opened
-from space_scheduler.service.core.work import Work
-from space_scheduler.service.core.worker_core import Steps, WorkerCore
+from space_scheduler.service.core import worker as fx
+from space_scheduler.service.core.journalled import Opened
+from space_scheduler.service.core.worker import Steps, Work, WorkerCore
 from space_scheduler.service.journal import jobs, journal, reading
 from space_scheduler.service.launch import inputs as given
 from space_scheduler.service.launch.effects import Effect, Post, Send, SetTimer
@@ -82,7 +81,7 @@ class EarlyStarter(Scheduler):
 class _DropsReports(WorkerCore):
     def _refuse(self, works: Sequence[Work]) -> Steps[None]:
         yield from super()._refuse(works)
-        self.left()
+        self._held_back.clear()
 
 
 class ForgetsReports(Scheduler):

@@ -31,10 +31,9 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Start
 from space_scheduler.policy.interface import Policy
 from space_scheduler.progress import ALONE_PPM
-from space_scheduler.service.core.journalled import JournalledCore
-from space_scheduler.service.core.opening import Opened, Settings, opened
-from space_scheduler.service.core.work import Work
-from space_scheduler.service.core.worker_core import WorkerCore
+from space_scheduler.service.core import worker as fx
+from space_scheduler.service.core.journalled import JournalledCore, Opened, Settings, opened
+from space_scheduler.service.core.worker import WorkerCore
 from space_scheduler.service.journal.clock import Sources
 from space_scheduler.service.journal.records import Committed, Facts
 from space_scheduler.service.launch import inputs as given
@@ -182,6 +181,7 @@ class Scheduler:
         self.worker = self.thread_type(
             self.world, self.process, found, self.disk, self.worker_type(interval_us), self._hand_on, self.crash
         )
+        self.worker.on_ask_wanted = lambda: self._watcher.asked(self)
         jobs = tuple(recovered.jobs.values())
         self.feed(given.Started(jobs, recovered.nodes, progress, recovered.turns, recovered.resizing, recovered.asked))
         self._tick(start)
@@ -335,10 +335,7 @@ class Scheduler:
             self._watcher.posted(self, effect.event)
             self._post(effect.event, effect.note, effect.facts)
         elif isinstance(effect, Annotate):
-            note = effect
-            self.worker.put(
-                Work(lambda core, _: core.annotate(note.job_id, note.facts), self._nobody_waits, decides=False)
-            )
+            self.worker.put(fx.Annotate(effect.job_id, effect.facts), self._nobody_waits)
         elif isinstance(effect, SetTimer):
             self._timer_numbers += 1
             self._timers[effect.key] = number = self._timer_numbers
@@ -361,11 +358,7 @@ class Scheduler:
             if error is None and self.alive and self.starts == start:
                 self.feed(given.Wanted(wanted))
 
-        def wanted(core: JournalledCore, now_us: int) -> tuple[str, ...]:
-            self._watcher.asked(self)
-            return core.wanted(nodes, now_us)
-
-        self.worker.put(Work(wanted, answered, decides=False, reads=True))
+        self.worker.put(fx.AskWanted(nodes), answered)
 
     def _may_say_again(self, link: Link, order: wire.Order, frame: bytes) -> None:
         key = order.order.job_id, order.order.attempt
@@ -397,7 +390,7 @@ class Scheduler:
                 self.world.say(f"a job is refused: {error}")
 
         if self.alive:
-            self.worker.put(Work(lambda core, now_us: core.submit(job, submission, "ann", now_us), answered, wish=True))
+            self.worker.put(fx.Submit(job, submission, "ann"), answered, wish=True)
 
     def cancel(self, job_id: int) -> None:
         """Somebody does not want a job any more."""
@@ -409,9 +402,7 @@ class Scheduler:
         name = settings.policy(self.world, self.config.contract.mpl)
         policy = self.policy(msgspec.structs.replace(self.config, policy=name))
         rules = rules_of(self.config, policy)
-        self.worker.put(
-            Work(lambda core, now_us: core.choose(policy, name, None, rules, now_us), self._nobody_waits, wish=True)
-        )
+        self.worker.put(fx.Choose(policy, name, None, rules), self._nobody_waits, wish=True)
 
     def resume_all(self) -> None:
         """An operator takes back all nodes that were set aside."""
@@ -421,7 +412,7 @@ class Scheduler:
                 self._post(ev.NodeResumed(node.node.name), wish=True)
 
     def _post(self, event: ev.Event, note: str = "", facts: Facts | None = None, *, wish: bool = False) -> None:
-        self.worker.put(Work(partial(_taken_in, event, note, facts), self._nobody_waits, wish=wish))
+        self.worker.put(fx.TakeIn(event, note, facts), self._nobody_waits, wish=wish)
 
     def _nobody_waits(self, _answer: Any, error: BaseException | None) -> None:
         if error is not None:
@@ -433,7 +424,3 @@ class Scheduler:
         starts = [each.job.id for each in committed.instructions if isinstance(each, Start)]
         started = {job_id: view.jobs[job_id] for job_id in starts}
         self.feed(given.InJournal(committed.event, committed.instructions, started))  # type: ignore[arg-type]
-
-
-def _taken_in(event: ev.Event, note: str, facts: Facts | None, core: JournalledCore, now_us: int) -> Committed:
-    return core.take_in(event, now_us, note, facts)

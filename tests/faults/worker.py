@@ -7,14 +7,13 @@ is left), ``slow disk``. What is handed out reaches the event loop a little late
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from faults.disk import Disk
 from faults.world import MS, S, Sleeper, World
-from space_scheduler.service.core import worker_effects as fx
-from space_scheduler.service.core.deeds import carried_out, published
-from space_scheduler.service.core.opening import Opened
-from space_scheduler.service.core.work import Work
-from space_scheduler.service.core.worker_core import MOST_TOGETHER, Steps, WorkerCore
+from space_scheduler.service.core import worker as fx
+from space_scheduler.service.core.journalled import Opened
+from space_scheduler.service.core.worker import MOST_TOGETHER, Request, Steps, Work, WorkerCore
 from space_scheduler.service.journal.journal import SnapshotRow, packed
 from space_scheduler.service.journal.records import Committed, View
 from space_scheduler.service.journal.schema import JournalUnwritable
@@ -44,6 +43,8 @@ class Worker:
         self._on_committed = on_committed
         self._crash = crash
         self._inbox: deque[Work] = deque()
+        self._callbacks: list[Callable[[Any, BaseException | None], None]] = []  # by the number of the request
+        self.on_ask_wanted: Callable[[], None] = lambda: None  # called before the core answers ``AskWanted``
         self._wakings = 0
         self._waits = False
         self._loop_us = 0  # when the last was handed out that was
@@ -51,8 +52,12 @@ class Worker:
         self._packed_us = 0
         self._go_on(rules.began(), None)
 
-    def put(self, work: Work) -> None:
-        """Give it something to do."""
+    def put(
+        self, request: Request[Any], answered: Callable[[Any, BaseException | None], None], *, wish: bool = False
+    ) -> None:
+        """Give it something to do. ``answered`` is called with the answer or with an error."""
+        work = Work(len(self._callbacks), request, wish)
+        self._callbacks.append(answered)
         self._inbox.append(work)
         if self._waits:
             self._wake_in(self.world.draw_us(20, 200))
@@ -123,7 +128,7 @@ class Worker:
                 self._loop_us = max(self._loop_us, world.now_us + world.draw_us(10, MS))
                 world.at(self._loop_us, lambda: self._process.do(partial(self._hand_out, effect)))
             case fx.Publish():
-                self.view = published(self.view, core, effect)
+                self.view = core.published(effect, self.view)
             case fx.TellProblem(text) | fx.Say(_, text):
                 world.say(f"scheduler: {text or 'all is well'}")
             case fx.PackSnapshot():
@@ -132,8 +137,10 @@ class Worker:
             case fx.WriteSnapshot():
                 return self._write_snapshot()
             case _:
+                if isinstance(effect, fx.Apply) and isinstance(effect.work.request, fx.AskWanted):
+                    self.on_ask_wanted()
                 with self._disk.writing(core.journal):
-                    return carried_out(effect, core, self._moment)
+                    return core.carry_out(effect, self._moment)
         return None
 
     def _wake(self) -> None:
@@ -156,6 +163,6 @@ class Worker:
         if self.over:
             return
         for each in effect.answers:
-            each.work.answer(each.value, each.error)
+            self._callbacks[each.work.number](each.value, each.error)
         for committed in effect.committed:
             self._on_committed(committed)

@@ -29,8 +29,7 @@ from space_scheduler.policy.interface import Plan, Policy, Snapshot, traits_of
 from space_scheduler.policy.order import Key
 from space_scheduler.progress import Sharing
 from space_scheduler.replay import replay
-from space_scheduler.service.core.journalled import JournalledCore
-from space_scheduler.service.core.opening import Opened, Settings, opened
+from space_scheduler.service.core.journalled import JournalledCore, Opened, Settings, opened
 
 POLICIES = (
     "basic",

@@ -11,6 +11,7 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Start
 from space_scheduler.plugins import resolve
 from space_scheduler.service.core.host import CoreHost
+from space_scheduler.service.core.journalled import Settings
 from space_scheduler.service.journal.records import Committed
 
 
@@ -37,7 +38,7 @@ async def main(path: Path) -> None:
         say("ended", job_id)
 
     host = CoreHost(
-        path, resolve("easy"), policy_name="easy", pass_interval_us=1000, snapshot_every=50, on_committed=committed
+        Settings(path, resolve("easy"), "easy", snapshot_every=50), pass_interval_us=1000, on_committed=committed
     )
     found = await host.start()
     if not found.nodes:

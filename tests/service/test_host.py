@@ -25,7 +25,7 @@ from space_scheduler.machine.record import IllegalTransition, Infeasible, Unknow
 from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
 from space_scheduler.reasons import Reason, Why
 from space_scheduler.service.core.host import CoreHost, NotAccepting
-from space_scheduler.service.core.journalled import JournalledCore
+from space_scheduler.service.core.journalled import JournalledCore, Settings
 from space_scheduler.service.journal.records import Committed, Facts, View
 from space_scheduler.service.journal.schema import JournalRefused
 
@@ -33,18 +33,18 @@ from space_scheduler.service.journal.schema import JournalRefused
 class Live:
     """A host and all it has handed on."""
 
-    def __init__(self, path: Path, policy: Policy | str = "easy", **settings: object) -> None:
+    def __init__(
+        self, path: Path, policy: Policy | str = "easy", *, pass_interval_us: int = 50_000, **settings: object
+    ) -> None:
         self.committed: list[Committed] = []
         self.problems: list[str] = []
         made = policy_named(policy) if isinstance(policy, str) else policy
         name = policy if isinstance(policy, str) else "a test's"
         self.host = CoreHost(
-            path,
-            made,
-            policy_name=name,
+            Settings(path, made, name, **settings),  # type: ignore[arg-type]
+            pass_interval_us=pass_interval_us,
             on_committed=self.committed.append,
             on_problem=self.problems.append,
-            **settings,  # type: ignore[arg-type]
         )
 
     async def until(self, condition: Callable[[], object]) -> None:
@@ -68,7 +68,7 @@ class Live:
 
 @asynccontextmanager
 async def living(path: Path, policy: Policy | str = "easy", **settings: object) -> AsyncIterator[Live]:
-    live = Live(path, policy, **settings)
+    live = Live(path, policy, **settings)  # type: ignore[arg-type]
     found = await live.host.start()
     try:
         if found.epoch == 1:
@@ -394,6 +394,19 @@ async def test_what_was_posted_before_the_close_is_answered(path: Path) -> None:
     assert await asyncio.gather(*posted) == list(range(1, 21))
     await live.host.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "cosched-core"]
+
+
+async def test_request_in_progress_is_refused_when_the_core_thread_fails(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with living(path) as live:
+        monkeypatch.setattr(live.host._core, "commit", lambda: 1 // 0)
+        with pytest.raises(NotAccepting, match="must be started again: integer division"):
+            await live.submit()
+        with pytest.raises(NotAccepting):
+            await live.host.post(ev.NodeDrained("ant", "dust"))
+        assert not live.host.view().accepting
+        assert "must be started again" in live.problems[-1]
 
 
 async def test_a_second_host_on_the_journal_is_refused(path: Path) -> None:

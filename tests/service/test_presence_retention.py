@@ -15,7 +15,7 @@ from cosched.errors import BadInput
 from cosched.model.node import Node, Owner
 from space_scheduler.machine import events as ev
 from space_scheduler.service.core.host import CoreHost
-from space_scheduler.service.core.journalled import JournalledCore, caused
+from space_scheduler.service.core.journalled import JournalledCore, Settings, caused
 from space_scheduler.service.journal.schema import connect
 
 HOUR = 3600 * SECOND
@@ -79,7 +79,7 @@ def test_on_a_cluster_where_nothing_more_happens_they_are_dropped_too(tmp_path: 
 async def test_a_service_to_which_nothing_happens_wakes_for_it(tmp_path: Path) -> None:
     time = HandTime()
     host = CoreHost(
-        tmp_path / "journal.db", policy_named("fcfs"), policy_name="fcfs", keep_us=KEEP, sources=time.sources()
+        Settings(tmp_path / "journal.db", policy_named("fcfs"), "fcfs", keep_us=KEEP, sources=time.sources())
     )
     await host.start()
     try:

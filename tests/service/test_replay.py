@@ -30,6 +30,7 @@ from space_scheduler.policy.order import Order, fcfs
 from space_scheduler.progress import Sharing
 from space_scheduler.replay import replay
 from space_scheduler.service.core.host import CoreHost
+from space_scheduler.service.core.journalled import Settings
 from space_scheduler.service.journal.reading import Run, sealed
 from space_scheduler.service.journal.records import Committed
 
@@ -84,14 +85,11 @@ async def live_run(
 
     ending: set[int] = set()
     host = CoreHost(
-        path,
-        policy_named(policy),
-        policy_name=policy,
+        Settings(
+            path, policy_named(policy), policy, rules=rules or MachineRules(), snapshot_every=30, keep_events=None
+        ),
         pass_interval_us=2_000,
-        keep_events=None,
-        snapshot_every=30,
         on_committed=committed,
-        rules=rules,
     )
     found = await host.start()
     if found.epoch == 1:

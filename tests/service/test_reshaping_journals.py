@@ -15,7 +15,7 @@ from cosched.model.job import Job, JobState
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.record import IllegalTransition, UnknownJob
 from space_scheduler.replay import replay
-from space_scheduler.service.core.opening import Settings, opened
+from space_scheduler.service.core.journalled import Settings, opened
 
 LIVES = 200 if os.environ.get("HYPOTHESIS_PROFILE") == "campaign" else 12
 

@@ -173,7 +173,7 @@ def test_events_are_told_with_what_was_noted() -> None:
     assert second == {"level": "info", "event": "node drained", "seq": 4, "node": "n1", "why": "new disk"}
 
 
-@pytest.mark.parametrize("library", ["aiohttp.server", "space_scheduler.service.core.worker"])
+@pytest.mark.parametrize("library", ["aiohttp.server", "space_scheduler.service.core.host"])
 def test_what_libraries_say_is_taken_in(library: str) -> None:
     stream = io.StringIO()
     record = logging.LogRecord(library, logging.ERROR, __file__, 1, "bad thing %d", (7,), None)

@@ -22,7 +22,7 @@ from cosched.model.time import US_PER_S
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.service.core.host import CoreHost
-from space_scheduler.service.core.journalled import JournalledCore
+from space_scheduler.service.core.journalled import JournalledCore, Settings
 from space_scheduler.service.journal.journal import Journal
 from space_scheduler.service.journal.schema import JournalRefused
 
@@ -58,7 +58,7 @@ def test_what_was_recovered_is_told(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
 
     async def first() -> None:
-        host = CoreHost(path, policy_named("easy"), policy_name="easy")
+        host = CoreHost(Settings(path, policy_named("easy"), "easy"))
         await host.start()
         await host.post(ev.NodeJoined(Node("ant", 4, 1 << 30)))
         for procs in (1, 2, 4):
@@ -72,7 +72,7 @@ def test_what_was_recovered_is_told(tmp_path: Path) -> None:
         await host.close()
 
     async def second() -> None:
-        host = CoreHost(path, Backwards(), policy_name="a test's")
+        host = CoreHost(Settings(path, Backwards(), "a test's"))
         found = await host.start()
         assert found.epoch == host.epoch == 2
         assert {job_id: record.state.value for job_id, record in found.jobs.items()} == {

@@ -1,21 +1,27 @@
 """When the worker accepts, commits, answers and decides: its effects, one after the other, without a thread."""
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
 
 from cosched.errors import Failed
+from space_scheduler.machine import events as ev
 from space_scheduler.machine.record import UnknownJob
-from space_scheduler.service.core import worker_effects as fx
-from space_scheduler.service.core.work import NotAccepting, Work
-from space_scheduler.service.core.worker_core import Steps, WorkerCore
+from space_scheduler.service.core import worker as fx
+from space_scheduler.service.core.worker import NotAccepting, Request, Steps, Work, WorkerCore
+from space_scheduler.service.journal.records import Facts
 
 S = 1_000_000
 
 
-def work(**kind: bool) -> Work:
-    return Work(lambda core, now_us: None, lambda answer, error: None, **kind)
+REPORT, QUESTION, NOTE = fx.TakeIn(ev.JobLaunched(1)), fx.Explain(1), fx.Annotate(1, Facts())
+_numbers = count()
+
+
+def work(request: Request[Any] = REPORT, *, wish: bool = False) -> Work:
+    return Work(next(_numbers), request, wish)
 
 
 class Carried:
@@ -31,6 +37,7 @@ class Carried:
             fx.Decide: lambda _: fx.Passed(True),
         }
         self.effects: list[str] = []
+        self.recorded: list[fx.Effect] = []
         self.answers: list[fx.Answer] = []
         self.seen: fx.Publish | None = None
 
@@ -41,6 +48,7 @@ class Carried:
                 effect = steps.send(outcome)
             except StopIteration:
                 return self.effects
+            self.recorded.append(effect)
             if not isinstance(effect, fx.Look):
                 self.effects.append(type(effect).__name__)
             if isinstance(effect, fx.HandOut):
@@ -63,6 +71,16 @@ def test_what_came_in_together_is_one_commit_and_answered_after_it(carried: Carr
     assert [each.work for each in carried.answers] == [first, second]
 
 
+def test_effects_of_equal_requests_are_equal_and_printed_alike() -> None:
+    runs = [Carried(), Carried()]
+    for each in runs:
+        works = [Work(number, request) for number, request in enumerate((REPORT, QUESTION, NOTE))]
+        each.follow(WorkerCore(50_000).turn(works))
+    assert runs[0].recorded == runs[1].recorded
+    assert str(runs[0].recorded) == str(runs[1].recorded)
+    assert " at 0x" not in str(runs[0].recorded)
+
+
 def test_a_pass_waits_for_its_interval_and_the_timer_asks_for_one(carried: Carried) -> None:
     rules = WorkerCore(50_000)
     assert "Decide" in carried.follow(rules.turn([]))
@@ -74,7 +92,7 @@ def test_a_pass_waits_for_its_interval_and_the_timer_asks_for_one(carried: Carri
     assert rules.pause_s(fx.Moment(50_000, 0.05, None)) is None
     carried.now_us = carried.timer_us = S
     assert "Decide" in carried.follow(rules.turn([]))
-    assert "Decide" not in carried.follow(rules.turn([work(decides=False)]))
+    assert "Decide" not in carried.follow(rules.turn([work(NOTE)]))
 
 
 def test_it_wakes_for_a_snapshot_though_nothing_happens(carried: Carried) -> None:
@@ -96,7 +114,7 @@ def test_while_nothing_can_be_written_wishes_are_refused_reports_wait_and_questi
     carried.follow(rules.turn([]))
     carried.now_us = S
     carried.outcomes[fx.Commit] = lambda _: fx.Failure("the disk is full")
-    wish, report, question = work(wish=True), work(), work(decides=False, reads=True)
+    wish, report, question = work(wish=True), work(), work(QUESTION)
     assert carried.follow(rules.turn([wish, report]))[:4] == ["Apply", "Apply", "Commit", "Say"]
     assert [(each.work, type(each.error)) for each in carried.answers] == [(wish, NotAccepting)]
     assert carried.seen is not None
@@ -135,15 +153,15 @@ def test_a_policy_that_fails_is_asked_again_later_and_later(carried: Carried) ->
 def test_question_that_breaks_is_its_askers_and_the_state_stays(carried: Carried) -> None:
     """One job that cannot be explained: each list of the queue would have the state built anew from the journal."""
     rules = WorkerCore(50_000)
-    breaks, after = work(decides=False, reads=True), work()
-    outcomes: dict[int, fx.Outcome] = {id(breaks): fx.Broke(KeyError("shape"))}
-    carried.outcomes[fx.Apply] = lambda effect: outcomes.get(id(effect.work), fx.Applied("done"))
+    breaks, after = work(QUESTION), work()
+    outcomes: dict[int, fx.Outcome] = {breaks.number: fx.Broke(KeyError("shape"))}
+    carried.outcomes[fx.Apply] = lambda effect: outcomes.get(effect.work.number, fx.Applied("done"))
     effects = carried.follow(rules.turn([breaks, after]))
     assert "Recover" not in effects
     assert "Say" in effects
-    told = {id(each.work): each for each in carried.answers}
-    assert str(told[id(breaks)].error) == "KeyError: 'shape'"
-    assert told[id(after)].value == "done"
+    told = {each.work.number: each for each in carried.answers}
+    assert str(told[breaks.number].error) == "KeyError: 'shape'"
+    assert told[after.number].value == "done"
 
 
 def test_what_breaks_the_core_is_undone_and_what_came_before_it_is_kept(carried: Carried) -> None:
@@ -151,14 +169,14 @@ def test_what_breaks_the_core_is_undone_and_what_came_before_it_is_kept(carried:
     before, breaks, after = work(), work(), work()
     misfit = work()
     outcomes: dict[int, fx.Outcome] = {
-        id(breaks): fx.Broke(KeyError("x")),
-        id(misfit): fx.Misfit(UnknownJob(7)),
+        breaks.number: fx.Broke(KeyError("x")),
+        misfit.number: fx.Misfit(UnknownJob(7)),
     }
-    carried.outcomes[fx.Apply] = lambda effect: outcomes.get(id(effect.work), fx.Applied("done"))
+    carried.outcomes[fx.Apply] = lambda effect: outcomes.get(effect.work.number, fx.Applied("done"))
     effects = carried.follow(rules.turn([before, breaks, misfit, after]))
     assert effects[:6] == ["Apply", "Apply", "Say", "Commit", "Publish", "HandOut"]
     assert effects[6:10] == ["Recover", "Apply", "Apply", "Commit"]
-    told = {id(each.work): each for each in carried.answers}
-    assert told[id(before)].value == told[id(after)].value == "done"
-    assert isinstance(told[id(breaks)].error, Failed)
-    assert isinstance(told[id(misfit)].error, UnknownJob)
+    told = {each.work.number: each for each in carried.answers}
+    assert told[before.number].value == told[after.number].value == "done"
+    assert isinstance(told[breaks.number].error, Failed)
+    assert isinstance(told[misfit.number].error, UnknownJob)

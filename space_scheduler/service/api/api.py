@@ -38,8 +38,8 @@ from space_scheduler.service.api.set_aside import Known, for_caller, set_aside
 from space_scheduler.service.api.stalled import stalled_on
 from space_scheduler.service.api.waiting import Jobs
 from space_scheduler.service.core.host import CoreHost
-from space_scheduler.service.core.journalled import Most, QueueFull
 from space_scheduler.service.core.sizing import SizesUnknown
+from space_scheduler.service.core.worker import Most, QueueFull
 from space_scheduler.service.journal.records import EXPLAINED, JobRecord, View
 from space_scheduler.service.launch.comparison import Comparison
 from space_scheduler.service.launch.coscheduling import Coscheduling
@@ -48,7 +48,6 @@ from space_scheduler.service.launch.nodes import NodeBook
 from space_scheduler.service.launch.sharing import reshaping
 from space_scheduler.service.link.link import Link
 from space_scheduler.service.metrics.exposition import CONTENT_TYPE, Metrics
-from space_scheduler.service.metrics.timed import Timed
 
 _ALIVE: Final = [state.value for state in JobState if state not in TERMINAL]
 #: Jobs alive in the order of a list: what holds nodes, then the queue, then what may not be queued yet.
@@ -64,7 +63,6 @@ class Api:
         self,
         config: ClusterConfig,
         host: CoreHost,
-        core: Timed,
         book: NodeBook,
         link: Link,
         jobs: Jobs,
@@ -74,11 +72,9 @@ class Api:
         comparison: Comparison,
         bodies: Bodies,
     ) -> None:
-        """``host`` is asked, ``core`` is the same one, told."""
         self._coscheduling = coscheduling
         self.config = config
         self.host = host
-        self.core = core
         self.book = book
         self.link = link
         self.waiting = jobs
@@ -115,7 +111,7 @@ class Api:
             crossing_ppm=None if given.crossing is None else round(given.crossing * ALONE_PPM),
         )  # fmt: skip
         try:
-            job_id = await self.core.submit(job, given, caller.user, hold=given.hold, most=self._most)
+            job_id = await self.host.submit(job, given, caller.user, hold=given.hold, most=self._most)
         except Infeasible as error:
             raise self._infeasible(error) from None
         except SizesUnknown as error:
@@ -245,7 +241,7 @@ class Api:
         self._may_change(caller, record, verb)
         if record.alive:
             try:
-                await self.core.post(event(record.id), note=f"by {caller.user}")
+                await self.host.post(event(record.id), note=f"by {caller.user}")
                 return await self._told(await self.waiting.find(record.id), caller)
             except (UnknownJob, IllegalTransition):
                 record = await self.waiting.find(record.id)
@@ -297,7 +293,7 @@ class Api:
             words = f"node {name}: its certificate expired on {since}: 'cosched node renew' makes another"
             raise Refusal(409, words, where="node", found=name)
         try:
-            await self.core.post(event(name), note=f"by {caller.user}")
+            await self.host.post(event(name), note=f"by {caller.user}")
         except UnknownNode:
             raise Refusal(
                 409, f"node {name} has not joined yet: its agent was never here", where="node", found=name

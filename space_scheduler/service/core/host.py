@@ -1,118 +1,121 @@
-"""The live host of the core: it runs in one worker thread, beside the event loop that talks to the world.
+"""The live host of the core: it runs in one thread, beside the event loop that talks to the world.
 
 Accepting and deciding are apart (design, section 4). An event is *accepted* when the core has taken it in and it is in
-the journal; then its poster is answered. Passes are coalesced, at least ``pass_interval_us`` apart; what a pass decided
-is handed on only when it is in the journal too.
+the journal; then its caller is answered. Passes are coalesced, at least ``pass_interval_us`` apart; what a pass decided
+is handed on only when it is in the journal too. Which is accepted when, committed with what and answered after which
+commit is for the rules (``worker``) to say; here are the thread, the queue to it, the clocks, and the way back.
 """
 
 import asyncio
+import logging
+import queue
+import threading
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
-from pathlib import Path
-from typing import Any, Final, TypeVar
+from itertools import count
+from typing import Any
 
-from cosched.model.components import Dividing
+import msgspec
+
 from cosched.model.job import Job
 from cosched.model.node import Node
 from cosched.wire.api import Submission
-from space_scheduler.eligibility.rule import Rule
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.record import UnknownJob
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.policy.interface import Policy
-from space_scheduler.service.core.journalled import OVERDUE_AFTER_US, JournalledCore, Most
-from space_scheduler.service.core.opening import Settings
-from space_scheduler.service.core.work import NotAccepting, Work
-from space_scheduler.service.core.worker import Worker, settle
+from space_scheduler.service.core import worker as fx
+from space_scheduler.service.core.journalled import JournalledCore, Opened, Settings, opened
+from space_scheduler.service.core.worker import MOST_TOGETHER, Most, NotAccepting, Result, Steps, Work, WorkerCore
 from space_scheduler.service.journal import jobs
-from space_scheduler.service.journal.clock import Clock, Sources
+from space_scheduler.service.journal.clock import Clock
+from space_scheduler.service.journal.journal import SnapshotRow, packed
 from space_scheduler.service.journal.records import Committed, Explained, Facts, JobRecord, View
 from space_scheduler.service.journal.recovery import Recovered
+from space_scheduler.service.journal.schema import JournalUnwritable
 
 __all__ = ["CoreHost", "NotAccepting"]
 
 #: What users and operators wish is refused while it cannot be journalled; what nodes report waits.
-WISHES: Final = (ev.JobSubmitted, ev.JobHeld, ev.JobReleased, ev.JobCancelled, ev.NodeDrained, ev.NodeResumed)
-Answer = TypeVar("Answer")
+WISHES = (ev.JobSubmitted, ev.JobHeld, ev.JobReleased, ev.JobCancelled, ev.NodeDrained, ev.NodeResumed)
+_log = logging.getLogger(__name__)
 
 
 class CoreHost:
     """The core, its journal and its clock. All coroutines are called on the event loop that called ``start``.
 
     ``cluster_id``, ``epoch``, ``instance`` (the fence of every order) and ``clock`` are there after ``start``.
+    ``on_pass`` is called in the core's thread after each pass with its seconds, ``on_journalled`` on the event loop
+    with those that an event took to be answered.
     """
 
     cluster_id: str
     epoch: int
     instance: str
     clock: Clock
+    _core: JournalledCore
+    _loop: asyncio.AbstractEventLoop
+    _finished: asyncio.Future[None]
 
     def __init__(
         self,
-        path: Path,
-        policy: Policy,
+        settings: Settings,
         *,
-        policy_name: str,
-        order_name: str | None = None,
-        rules: MachineRules | None = None,
         pass_interval_us: int = 50_000,
-        snapshot_every: int = 5_000,
-        keep_events: int | None = 20_000,
-        keep_us: int | None = None,
-        keep_jobs_us: int | None = None,
         on_committed: Callable[[Committed], None] = lambda committed: None,
         on_problem: Callable[[str], None] = lambda problem: None,
-        sources: Sources | None = None,
-        least_epoch: int = 1,
-        dividing: Dividing | None = None,
-        overdue_after_us: int = OVERDUE_AFTER_US,
-        eligibility: Sequence[Rule] = (),
     ) -> None:
-        """A host on the journal at ``path``, which is made if there is none; its directory must be there.
+        """A host on the journal of the settings; its directory must be there.
 
-        ``policy_name`` and ``order_name`` are what the journal says of the policy, for a replay. A snapshot is written
-        after ``snapshot_every`` events, and those of more than ``keep_events`` or ``keep_us`` before it are dropped
-        (None: never), and jobs, with their stories, that ended ``keep_jobs_us`` before it. ``on_committed`` is called
-        on the event loop for every event with its instructions and the jobs' steps, in the journal's order, after the
-        commit; ``on_problem`` when something goes wrong or (with "") is well again. Neither may raise. This start's
-        epoch is ``least_epoch`` at least: how a fresh journal takes over nodes that have obeyed another. Jobs are
-        divided over clusters by ``dividing`` (None: those alone that say their components). A job that others wait for
-        is predicted anew so long after its predicted end (``overdue_after_us``). ``eligibility`` are the rules that are
-        asked before a job is queued.
+        ``on_committed`` is called on the event loop for every event with its instructions and the jobs' steps, in the
+        journal's order, after the commit; ``on_problem`` when something goes wrong or (with "") is well again. Neither
+        may raise.
         """
-        self.path = path
-        self.policy_name, self.order_name = policy_name, order_name
-        settings = Settings(
-            path,
-            policy,
-            policy_name,
-            order_name,
-            rules or MachineRules(),
-            snapshot_every,
-            keep_events,
-            keep_us,
-            least_epoch,
-            sources,
-            dividing,
-            overdue_after_us,
-            keep_jobs_us,
-            eligibility,
-        )
-        self._worker = Worker(settings, pass_interval_us, on_committed, on_problem)
+        self.path = settings.path
+        self.policy_name, self.order_name = settings.policy_name, settings.order_name
+        self.on_pass: Callable[[float], None] = lambda seconds: None
+        self.on_journalled: Callable[[float], None] = lambda seconds: None
+        self._settings = settings
+        self._rules = WorkerCore(pass_interval_us)
+        self._on_committed = on_committed
+        self._on_problem = on_problem
+        self._numbers = count()
+        self._asked: dict[int, asyncio.Future[Any]] = {}  # by the number of the request
+        self._inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._closing = False
+        self._thread: threading.Thread | None = None
+        self._packer = ThreadPoolExecutor(1, "cosched-snapshot")
+        self._packing: Future[SnapshotRow] | None = None
+        self._view = View()
+
+    # from the event loop
 
     async def start(self) -> Recovered:
         """Open the journal, recover, begin to work. Raises ``JournalRefused`` or ``JournalUnwritable`` (``Failed``).
 
         A pass is run at once: what it decides is handed on after ``start`` has returned.
         """
-        opened = await self._worker.start(asyncio.get_running_loop())
-        self.cluster_id, self.clock = opened.journal.cluster_id, opened.clock
-        self.epoch, self.instance = opened.run.epoch, opened.run.instance
-        return opened.recovered
+        self._loop = asyncio.get_running_loop()
+        self._finished = self._loop.create_future()
+        begun: asyncio.Future[Opened] = self._loop.create_future()
+        self._thread = threading.Thread(target=self._main, args=(begun,), name="cosched-core", daemon=True)
+        self._thread.start()
+        found = await begun
+        self.cluster_id, self.clock = found.journal.cluster_id, found.clock
+        self.epoch, self.instance = found.run.epoch, found.run.instance
+        return found.recovered
 
     async def close(self) -> None:
         """Take in what was posted, write a snapshot if possible, close the journal. What comes later is refused."""
-        await self._worker.close()
+        if self._thread is not None and not self._closing:
+            self._closing = True
+            self.wake()
+        if self._thread is not None:
+            await asyncio.shield(self._finished)
+            self._thread.join()
 
     async def submit(
         self, job: Job, submission: Submission, user: str, *, hold: bool = False, most: Most | None = None
@@ -122,9 +125,7 @@ class CoreHost:
         Raises ``Infeasible`` (could never start here, with the reason), ``QueueFull`` (``most`` wait already), and
         :class:`NotAccepting`.
         """
-        return await self._do(
-            lambda core, now_us: core.submit(job, submission, user, now_us, hold=hold, most=most), wish=True
-        )
+        return await self._timed(fx.Submit(job, submission, user, hold, most), wish=True)
 
     async def post(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> Committed:
         """Accept an event; answered when it is in the journal.
@@ -135,50 +136,45 @@ class CoreHost:
         """
         if isinstance(event, ev.Boundary | ev.TimerDue):
             raise ValueError(f"{type(event).__name__} is the host's own to say")
-        return await self._take_in(event, note, facts, wish=isinstance(event, WISHES))
+        return await self._timed(fx.TakeIn(event, note, facts), wish=isinstance(event, WISHES))
 
     async def report(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> Committed:
         """Accept what the service's own rules have found; as :meth:`post`, but for that all of it waits for the disk.
 
         The rules say it once. An operator's drain can be wished for again, an owner's pause cannot.
         """
-        return await self._take_in(event, note, facts, wish=False)
-
-    async def _take_in(self, event: ev.Event, note: str, facts: Facts | None, *, wish: bool) -> Committed:
-        return await self._do(lambda core, now_us: core.take_in(event, now_us, note, facts), wish=wish)
+        return await self._timed(fx.TakeIn(event, note, facts))
 
     async def choose(self, policy: Policy, name: str, order: str | None, rules: MachineRules) -> None:
         """Have another policy decide from now on, until the service ends. Answered when it is in the journal.
 
         Raises ``Failed`` where it cannot order the queue, and :class:`NotAccepting`.
         """
-        await self._do(lambda core, now_us: core.choose(policy, name, order, rules, now_us), wish=True)
+        await self._ask(fx.Choose(policy, name, order, rules), wish=True)
         self.policy_name, self.order_name = name, order
 
     async def annotate(self, job_id: int, facts: Facts) -> None:
         """Journal facts of a job, alive or ended. Raises ``UnknownJob``."""
-        await self._do(lambda core, _: core.annotate(job_id, facts), decides=False)
+        await self._ask(fx.Annotate(job_id, facts))
 
     def view(self) -> View:
         """The last published state. Never blocks; what has been answered is in it."""
-        return self._worker.view
+        return self._view
 
     async def explain(self, job_id: int, *, owners: bool = False) -> Explained:
         """Why a job, alive or ended, is in its state. Raises ``UnknownJob``.
 
         ``owners``: what is used of nodes is told with what their owners use, which is for operators.
         """
-        return await self._do(
-            lambda core, now_us: core.explain(job_id, now_us, owners=owners), decides=False, reads=True
-        )
+        return await self._ask(fx.Explain(job_id, owners))
 
     async def wanted(self, nodes: Sequence[Node]) -> tuple[str, ...]:
         """On which of these nodes a job that waits would start, did they join now. Nothing changes by it."""
-        return await self._do(lambda core, now_us: core.wanted(nodes, now_us), decides=False, reads=True)
+        return await self._ask(fx.AskWanted(tuple(nodes)))
 
     async def job(self, job_id: int) -> JobRecord:
         """A job, alive or ended. Raises ``UnknownJob``."""
-        record = self._worker.view.jobs.get(job_id) or await asyncio.to_thread(jobs.look_up, self.path, job_id)
+        record = self._view.jobs.get(job_id) or await asyncio.to_thread(jobs.look_up, self.path, job_id)
         if record is None:
             raise UnknownJob(job_id)
         return record
@@ -187,23 +183,149 @@ class CoreHost:
         """Ended jobs, the last to end first; ``before``: only those that ended before that job."""
         return await asyncio.to_thread(jobs.history, self.path, limit, user, before)
 
-    def tell_passes(self, on_pass: Callable[[float], None]) -> None:
-        """Have ``on_pass`` called after each pass from now on, in the core's thread, with how many seconds it took."""
-        self._worker.on_pass = on_pass
-
     def wake(self) -> None:
         """Look at the clock again (after a suspension, or in a test that has moved it)."""
-        self._worker.wake()
+        self._inbox.put(None)
 
-    async def _do(
-        self,
-        apply: Callable[[JournalledCore, int], Answer],
-        *,
-        wish: bool = False,
-        decides: bool = True,
-        reads: bool = False,
-    ) -> Answer:
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._worker.put(Work(apply, partial(settle, future), wish=wish, decides=decides, reads=reads))
-        answer: Answer = await future
+    async def _timed(self, request: fx.Request[Result], *, wish: bool = False) -> Result:
+        began_s = time.monotonic()
+        answer = await self._ask(request, wish=wish)
+        self.on_journalled(time.monotonic() - began_s)
         return answer
+
+    async def _ask(self, request: fx.Request[Result], *, wish: bool = False) -> Result:
+        """The answer to a request, given when what it changes is in the journal."""
+        if self._closing or self._thread is None or not self._thread.is_alive():
+            raise self._rules.refusal()
+        work = Work(next(self._numbers), request, wish)
+        future = self._asked[work.number] = self._loop.create_future()
+        self._inbox.put(work)
+        answer: Result = await future
+        return answer
+
+    # the thread
+
+    def _main(self, begun: asyncio.Future[Opened]) -> None:
+        try:
+            found = opened(self._settings)
+        except BaseException as error:  # of any kind: the caller waits for it
+            self._call(partial(_settle, begun, None, error), self._finish)
+            return
+        self._core, self._clock = found.core, found.clock
+        self._follow(self._rules.began())
+        self._call(partial(_settle, begun, found))
+        try:
+            while not self._closing or not self._inbox.empty():
+                self._follow(self._rules.turn(self._waited_for()))
+            self._follow(self._rules.ends())
+        except BaseException as error:
+            _log.critical("the core's thread has failed: %s", error, exc_info=True)
+            problem = self._rules.failed(error)
+            self._view = msgspec.structs.replace(self._view, accepting=False, problem=problem)
+            self._call(partial(self._on_problem, problem))
+        finally:
+            self._packer.shutdown()
+            found.journal.close()
+            self._call(self._finish)
+
+    def _waited_for(self) -> list[Work]:
+        """What was posted, when there is something to do or the time has come for something."""
+        found: list[Work | None] = []
+        with suppress(queue.Empty):
+            found.append(self._inbox.get(timeout=self._rules.pause_s(self._moment())))
+            while len(found) < MOST_TOGETHER:
+                found.append(self._inbox.get_nowait())
+        return [work for work in found if work is not None]
+
+    def _moment(self) -> fx.Moment:
+        is_packed = self._packing is not None and self._packing.done()
+        core, now_us = self._core, self._clock.now_us()
+        due = core.snapshot_due(now_us)
+        return fx.Moment(now_us, time.monotonic(), core.pass_due_us, due, is_packed, core.save_us)
+
+    def _follow(self, steps: Steps[None]) -> None:
+        """Carry out what the rules want done, one thing after the other."""
+        outcome: fx.Outcome = None
+        with suppress(StopIteration):
+            while True:
+                outcome = self._carry_out(steps.send(outcome))
+
+    def _carry_out(self, effect: fx.Effect) -> fx.Outcome:
+        match effect:
+            case fx.HandOut(answers, committed):
+                self._call(
+                    *(partial(self._answer, each) for each in answers),
+                    *(partial(self._on_committed, each) for each in committed),
+                )
+            case fx.Publish():
+                self._view = self._core.published(effect, self._view)
+            case fx.TellProblem(problem):
+                self._call(partial(self._on_problem, problem))
+            case fx.Say(level, text, error):
+                _log.log(level, "%s", text, exc_info=error)
+            case fx.PackSnapshot():
+                if wrong := self._core.difference():
+                    _log.error(
+                        "the scheduler's two records of its jobs differ, and a start may refuse the journal: %s", wrong
+                    )
+                self._packing = self._packer.submit(packed, self._core.photograph())
+                self._packing.add_done_callback(lambda _: self.wake())
+            case fx.WriteSnapshot():
+                return self._write_snapshot()
+            case _:
+                began_s = time.monotonic()
+                outcome = self._core.carry_out(effect, self._moment)
+                if isinstance(outcome, fx.Passed) and outcome.asked:
+                    self.on_pass(time.monotonic() - began_s)
+                return outcome
+        return None
+
+    def _write_snapshot(self) -> fx.Failure | None:
+        assert self._packing is not None
+        packing, self._packing = self._packing, None
+        core = self._core
+        try:
+            core.journal.write_snapshot(
+                packing.result(), keep_events=core.keep_events, keep_us=core.keep_us, now_us=self._clock.now_us()
+            )
+        except JournalUnwritable as error:
+            return fx.Failure(str(error))
+        return None
+
+    # to the event loop
+
+    def _answer(self, answer: fx.Answer) -> None:
+        _settle(self._asked.pop(answer.work.number), answer.value, answer.error)
+
+    def _finish(self) -> None:
+        """The last on the event loop: each request that has no answer yet is refused."""
+        self._closing = True
+        for future in self._asked.values():
+            _settle(future, None, self._rules.refusal())
+        self._asked.clear()
+        if not self._finished.done():
+            self._finished.set_result(None)
+
+    def _call(self, *calls: Callable[[], object]) -> None:
+        """Have the event loop call these, in this order; one that fails does not keep the others from it."""
+
+        def all_of_them() -> None:
+            for call in calls:
+                try:
+                    call()
+                except Exception:
+                    _log.exception("what follows a commit has failed")
+
+        if calls:
+            with suppress(RuntimeError):  # the loop is closed: nothing waits any more
+                self._loop.call_soon_threadsafe(all_of_them)
+
+
+def _settle(future: asyncio.Future[Any], answer: Any, error: BaseException | None = None) -> None:
+    """Give the answer on the event loop; the caller may have been cancelled."""
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(answer)

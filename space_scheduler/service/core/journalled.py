@@ -6,13 +6,15 @@ doubt, the state is built again from the journal.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
+from pathlib import Path
 from typing import ClassVar, Final
 
 import msgspec
 
+import cosched
 from cosched.errors import Failed
 from cosched.model.allocation import Allocation
 from cosched.model.components import Dividing
@@ -25,15 +27,19 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.explain import promise_to_come
 from space_scheduler.machine.instructions import Instruction, Kill, Resize, SetAside, Start, Tell
 from space_scheduler.machine.jobs import Note
-from space_scheduler.machine.record import Record, UnknownJob
+from space_scheduler.machine.nodes import UnknownNode
+from space_scheduler.machine.record import IllegalTransition, Infeasible, Record, UnknownJob
+from space_scheduler.machine.snapshot import SavedChanges, SavedState
 from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.policy.interface import Policy
 from space_scheduler.reasons import CANCELLED, Reason, Why
-from space_scheduler.service.core.sizing import divided, sized
-from space_scheduler.service.core.trial import nodes_used
+from space_scheduler.service.core import worker as fx
+from space_scheduler.service.core.sizing import SizesUnknown, divided, sized
+from space_scheduler.service.core.worker import Most, QueueFull
+from space_scheduler.service.journal.clock import Clock, Sources
 from space_scheduler.service.journal.journal import Journal
-from space_scheduler.service.journal.reading import Chosen, Entry, Saved, text_of
+from space_scheduler.service.journal.reading import Chosen, Entry, Run, Saved, text_of
 from space_scheduler.service.journal.records import (
     EXPLAINED,
     MOST_RESHAPED,
@@ -60,23 +66,51 @@ _HOLDING: Final = frozenset({JobState.STARTING, JobState.RUNNING, JobState.ENDIN
 #: The states that the core decides.
 _DECIDED: Final = frozenset({JobState.QUEUED, JobState.WAITING, JobState.STARTING, JobState.ENDING})
 
+#: So many of the jobs that wait are looked at, the first ones. A pass over all of a deep queue with nodes that are new
+#: takes seconds under conservative backfilling, in the thread that accepts jobs.
+MOST_WAITING: Final = 100
+#: An event that does not fit is the business of its sender: the core has changed nothing.
+MISFITS: Final = (Infeasible, QueueFull, SizesUnknown, UnknownJob, UnknownNode, IllegalTransition)
 
-class QueueFull(Failed):
-    """So many jobs wait already that no more are taken, of this user or of anybody."""
+
+@dataclass(frozen=True)
+class Settings:
+    """What a core with its journal is made of. The journal at ``path`` is made if there is none.
+
+    ``policy_name`` and ``order_name`` are what the journal says of the policy, for a replay. A snapshot is written
+    after ``snapshot_every`` events, and those of more than ``keep_events`` or ``keep_us`` before it are dropped
+    (None: never), and jobs, with their stories, that ended ``keep_jobs_us`` before it. This start's epoch is
+    ``least_epoch`` at least: how a fresh journal takes over nodes that have obeyed another. Jobs are divided over
+    clusters by ``dividing`` (None: those alone that say their components). A job that others wait for is predicted
+    anew so long after its predicted end (``overdue_after_us``). ``eligibility`` are the rules that are asked before a
+    job is queued.
+    """
+
+    path: Path
+    policy: Policy
+    policy_name: str
+    order_name: str | None = None
+    rules: MachineRules = field(default_factory=MachineRules)
+    snapshot_every: int = 5_000
+    keep_events: int | None = 20_000
+    keep_us: int | None = None
+    least_epoch: int = 1
+    sources: Sources | None = None
+    dividing: Dividing | None = None
+    overdue_after_us: int = OVERDUE_AFTER_US
+    keep_jobs_us: int | None = None
+    eligibility: Sequence[Rule] = ()
 
 
-class Most(msgspec.Struct, frozen=True):
-    """How many jobs may wait: of all users, and of each; 0: any number."""
+@dataclass(frozen=True)
+class Opened:
+    """What a start found. ``journal`` and ``core`` belong to the thread that opened them."""
 
-    queued: int = 0
-    of_user: int = 0
-
-    def check(self, user: str, waiting: Mapping[str, int]) -> None:
-        """Raise :class:`QueueFull` where one more would be too many. ``waiting`` are those that wait, by user."""
-        if 0 < self.of_user <= waiting.get(user, 0):
-            raise QueueFull(f"{waiting[user]} jobs of {user} wait already, as many as may (max_queued_per_user)")
-        if 0 < self.queued <= (total := sum(waiting.values())):
-            raise QueueFull(f"{total} jobs wait already, as many as may (max_queued)")
+    journal: Journal
+    core: "JournalledCore"
+    clock: Clock
+    run: Run
+    recovered: Recovered
 
 
 @dataclass(slots=True)
@@ -129,6 +163,69 @@ class JournalledCore:
         self._chosen: list[Chosen] = []
         self._committed_with = policy, rules  # in force by the journal, whatever is staged
         self.recover()
+
+    # what the worker's rules want done
+
+    def carry_out(self, effect: fx.Deed, look: Callable[[], fx.Moment]) -> fx.Outcome:
+        """Do it, and say what came of it. Unexpected exceptions propagate."""
+        outcome: fx.Outcome = None
+        try:
+            match effect:
+                case fx.Look():
+                    outcome = look()
+                case fx.Apply(work, now_us):
+                    outcome = self._applied(work, now_us)
+                case fx.Decide(now_us):
+                    outcome = self._decided(now_us)
+                case fx.Commit():
+                    staged = self.staged
+                    outcome = fx.Written(self.commit(), staged)
+                case fx.Recover():
+                    self.recover()
+                case fx.Probe():
+                    self.journal.probe()
+                case fx.SaveLast():
+                    self.save_if_due(look().core_us, now=True)
+        except Failed as error:
+            outcome = fx.Failure(str(error))
+        return outcome
+
+    def _applied(self, work: fx.Work, now_us: int) -> fx.Outcome:
+        answer: object = None
+        try:
+            match work.request:
+                case fx.Submit(job, submission, user, hold, most):
+                    answer = self.submit(job, submission, user, now_us, hold=hold, most=most)
+                case fx.TakeIn(event, note, facts):
+                    answer = self.take_in(event, now_us, note, facts)
+                case fx.Choose(policy, name, order, rules):
+                    self.choose(policy, name, order, rules, now_us)
+                case fx.Annotate(job_id, facts):
+                    self.annotate(job_id, facts)
+                case fx.Explain(job_id, owners):
+                    answer = self.explain(job_id, now_us, owners=owners)
+                case fx.AskWanted(nodes):
+                    answer = self.wanted(nodes, now_us)
+        except MISFITS as error:
+            return fx.Misfit(error)
+        except Exception as error:
+            self.half_done = not work.reads
+            return fx.Broke(error)
+        return fx.Applied(answer)
+
+    def _decided(self, now_us: int) -> fx.Outcome:
+        passes = self.state.passes
+        try:
+            self.decide(now_us)
+        except Exception as error:
+            return fx.Broke(error)
+        return fx.Passed(self.state.passes != passes)
+
+    def published(self, effect: fx.Publish, seen: View) -> View:
+        """What is to be seen from now on; ``seen`` is what was seen last."""
+        if not effect.known:
+            return msgspec.structs.replace(seen, accepting=False, problem=effect.problem)
+        return self.view(decided_us=effect.decided_us, accepting=effect.accepting, problem=effect.problem)
 
     # to and from the journal
 
@@ -475,7 +572,7 @@ class JournalledCore:
         if not self.state.queue.line():
             return ()
         try:
-            return nodes_used(self.state, self.policy, self.rules, nodes, now_us)
+            return _nodes_used(self.state, self.policy, self.rules, nodes, now_us)
         except Exception:  # a policy may raise anything, and does so in its own passes, which tell of it
             return ()
 
@@ -554,3 +651,66 @@ def _reason(note: Note) -> Reason | None:
     if note.state in _DECIDED or (note.state is JobState.NODE_LOST and note.reason.why in _LOST):
         return note.reason
     return None
+
+
+def opened(settings: Settings) -> Opened:
+    """Open, recover. Raises ``JournalRefused``, ``JournalUnwritable`` or another ``Failed``; nothing is then open."""
+    journal = Journal(settings.path, settings.keep_jobs_us)
+    try:
+        clock = Clock(tuple(run.anchor for run in journal.runs), journal.last_us, settings.sources)
+        run = journal.begin_run(
+            clock.anchor,
+            cosched.__version__,
+            settings.policy_name,
+            settings.order_name,
+            settings.rules,
+            least_epoch=settings.least_epoch,
+            eligibility=[rule.name for rule in settings.eligibility],
+        )
+        core = JournalledCore(
+            journal,
+            settings.policy,
+            settings.rules,
+            snapshot_every=settings.snapshot_every,
+            keep_events=settings.keep_events,
+            keep_us=settings.keep_us,
+            dividing=settings.dividing,
+            overdue_after_us=settings.overdue_after_us,
+            eligibility=settings.eligibility,
+        )
+        core.save_if_rules_changed()
+        core.commit()
+    except BaseException:
+        journal.close()
+        raise
+    return Opened(journal, core, clock, run, core.recovered(run.epoch))
+
+
+def _nodes_used(
+    state: SchedulerState, policy: Policy, rules: MachineRules, nodes: Sequence[Node], now_us: int
+) -> tuple[str, ...]:
+    """On which of these nodes, did they join now, a job that waits would start. The state stays as it is.
+
+    What would start without them has started before they join. Of a queue of more than :data:`MOST_WAITING` jobs the
+    first are tried, as by a scheduler that has just been restarted: what the policy remembers is of all of them. Raises
+    what the policy raises.
+    """
+    trial = SchedulerState.restore(policy, rules, _first_waiting(state))
+    now_us = max(now_us, trial.now_us)
+    trial.handle(ev.Boundary(), now_us)
+    for node in nodes:
+        trial.handle(ev.NodeJoined(node), now_us)
+        trial.handle(ev.NodeResumed(node.name), now_us)
+    starts = [each for each in trial.handle(ev.Boundary(), now_us) if isinstance(each, Start)]
+    used = {share.node for start in starts for share in start.allocation.nodes}
+    return tuple(node.name for node in nodes if node.name in used)
+
+
+def _first_waiting(state: SchedulerState) -> SavedState:
+    """The state with the first jobs of its queue alone."""
+    saved, line = state.snapshot(), state.queue.line()
+    if len(line) <= MOST_WAITING:
+        return saved
+    first = {job.id for _, job in line[:MOST_WAITING]}
+    jobs = tuple(each for each in saved.jobs if each.state is not JobState.QUEUED or each.job.id in first)
+    return msgspec.structs.replace(saved, jobs=jobs, aside=(), changes=SavedChanges(), memory=None, forgotten=True)

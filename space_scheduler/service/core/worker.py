@@ -1,238 +1,525 @@
-"""The thread in which the core runs: it waits for what is posted, and carries out the worker's rules (``worker_core``).
+"""The worker's rules without input or output: what is committed together, when a pass runs, what is answered when.
 
-Which is accepted when, committed with what and answered after which commit is theirs; here are the thread, the queue to
-it, the clocks, and the way back to the event loop.
+Nothing here decides anything about jobs. What it decides is when: accepted together, committed together, and only then
+answered; a pass when something has changed, not sooner than the interval after the last one; later, after one that
+failed. While the journal cannot be written, wishes are refused, reports wait, questions are answered from the last good
+state, and it is tried again every second.
+
+A turn is a generator: it gives an effect, gets what came of it, and goes on. Requests, effects and outcomes are values
+that can be printed, compared and recorded. It knows no clock, no file and no thread; the process that carries the
+effects out may be killed between any two of them, and nothing was answered that is not in the journal.
 """
 
-import asyncio
 import logging
-import queue
-import threading
-import time
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from functools import partial
-from typing import Any
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from space_scheduler.service.core import worker_effects as fx
-from space_scheduler.service.core.deeds import carried_out, published
-from space_scheduler.service.core.journalled import JournalledCore
-from space_scheduler.service.core.opening import Opened, Settings, opened
-from space_scheduler.service.core.work import Work
-from space_scheduler.service.core.worker_core import MOST_TOGETHER, Steps, WorkerCore
-from space_scheduler.service.journal.journal import SnapshotRow, packed
-from space_scheduler.service.journal.records import Committed, View
-from space_scheduler.service.journal.schema import JournalUnwritable
+from cosched.errors import Failed
+from cosched.model.job import Job
+from cosched.model.node import Node
+from cosched.wire.api import Submission
+from space_scheduler.machine import events as ev
+from space_scheduler.machine.rules import MachineRules
+from space_scheduler.policy.interface import Policy
+from space_scheduler.service.journal.records import Committed, Explained, Facts
 
-_log = logging.getLogger(__name__)
+#: So much is taken in before a commit.
+MOST_TOGETHER: Final = 512
+_RETRY_S: Final = 1.0
+_SLOWEST_RETRY_S: Final = 60.0
+_NAP_S: Final = 1.0  # waits are by a clock that stops in suspension: never longer than this
+_LONG_NAP_S: Final = 60.0  # where it is about hours
+Result = TypeVar("Result")
 
 
-class Worker:
-    """The thread, and the queue to it. ``view`` may be read from anywhere; ``on_pass`` is called in the thread."""
+class NotAccepting(Failed):
+    """The journal cannot be written: nothing new is accepted, what runs goes on (the API's 503)."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        pass_interval_us: int,
-        on_committed: Callable[[Committed], None],
-        on_problem: Callable[[str], None],
-    ) -> None:
-        self._settings = settings
-        self._rules = WorkerCore(pass_interval_us)
-        self._on_committed = on_committed
-        self._on_problem = on_problem
-        self._inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
-        self._taken: list[Work] = []
-        self._closing = False
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop
-        self._finished: asyncio.Future[None]
-        self._packer = ThreadPoolExecutor(1, "cosched-snapshot")
-        self._packing: Future[SnapshotRow] | None = None
-        self.view = View()
-        self.on_pass: Callable[[float], None] = lambda seconds: None
 
-    # from the event loop
+class QueueFull(Failed):
+    """So many jobs wait already that no more are taken, of this user or of anybody."""
 
-    async def start(self, loop: asyncio.AbstractEventLoop) -> Opened:
-        """Open the journal in the thread; from then on it works."""
-        self._loop = loop
-        asked: asyncio.Future[Opened] = loop.create_future()
-        self._finished = loop.create_future()
-        work = Work(_nothing, partial(settle, asked))
-        self._thread = threading.Thread(target=self._main, args=(work,), name="cosched-core", daemon=True)
-        self._thread.start()
-        return await asked
 
-    async def close(self) -> None:
-        """Let the thread end what it was given, and end."""
-        if self._thread is not None and not self._closing:
-            self._closing = True
-            self._inbox.put(None)
-        if self._thread is not None:
-            await asyncio.shield(self._finished)
-            self._thread.join()
+class Most(msgspec.Struct, frozen=True):
+    """How many jobs may wait: of all users, and of each; 0: any number."""
 
-    def put(self, work: Work) -> None:
-        """Give the thread something to do."""
-        if self._closing or self._thread is None or not self._thread.is_alive():
-            work.answer(error=self._rules.refusal())
+    queued: int = 0
+    of_user: int = 0
+
+    def check(self, user: str, waiting: Mapping[str, int]) -> None:
+        """Raise :class:`QueueFull` where one more would be too many. ``waiting`` are those that wait, by user."""
+        if 0 < self.of_user <= waiting.get(user, 0):
+            raise QueueFull(f"{waiting[user]} jobs of {user} wait already, as many as may (max_queued_per_user)")
+        if 0 < self.queued <= (total := sum(waiting.values())):
+            raise QueueFull(f"{total} jobs wait already, as many as may (max_queued)")
+
+
+# --- requests: what each gives and raises is said by the method of ``CoreHost`` that makes it
+
+
+class Request(Generic[Result]):
+    """What is asked of the core; the answer is of this type."""
+
+
+@dataclass(frozen=True)
+class Submit(Request[int]):
+    """Accept a job."""
+
+    job: Job
+    submission: Submission
+    user: str
+    hold: bool = False
+    most: Most | None = None
+
+
+@dataclass(frozen=True)
+class TakeIn(Request[Committed]):
+    """Accept an event."""
+
+    event: ev.Event
+    note: str = ""
+    facts: Facts | None = None
+
+
+@dataclass(frozen=True)
+class Choose(Request[None]):
+    """Have another policy decide."""
+
+    policy: Policy
+    name: str
+    order: str | None
+    rules: MachineRules
+
+
+@dataclass(frozen=True)
+class Annotate(Request[None]):
+    """Journal facts of a job."""
+
+    job_id: int
+    facts: Facts
+
+
+@dataclass(frozen=True)
+class Explain(Request[Explained]):
+    """Ask why a job is in its state."""
+
+    job_id: int
+    owners: bool = False
+
+
+@dataclass(frozen=True)
+class AskWanted(Request[tuple[str, ...]]):
+    """Ask on which of these nodes a job that waits would start."""
+
+    nodes: tuple[Node, ...]
+
+
+class Work(NamedTuple):
+    """A request, and the number by which its answer finds the caller. It may have to be done twice.
+
+    ``wish``: refused while nothing is accepted, instead of waiting.
+    """
+
+    number: int
+    request: Request[Any]
+    wish: bool = False
+
+    @property
+    def decides(self) -> bool:
+        """Whether it may change what a pass decides."""
+        return isinstance(self.request, Submit | TakeIn | Choose)
+
+    @property
+    def reads(self) -> bool:
+        """Whether it changes nothing."""
+        return isinstance(self.request, Explain | AskWanted)
+
+
+# --- effects, and what comes of them
+
+
+class Moment(NamedTuple):
+    """How things stand: core time, a monotonic clock, when a pass is due (None: at no time).
+
+    ``snapshot_due``: enough has happened since the last one; ``packed``: one is packed and waits to be written;
+    ``save_us``: one is due at that core time though nothing happens (None: never).
+    """
+
+    core_us: int
+    monotonic_s: float
+    pass_due_us: int | None
+    snapshot_due: bool = False
+    packed: bool = False
+    save_us: int | None = None
+
+
+class Look(NamedTuple):
+    """How do things stand? The outcome is a :class:`Moment`."""
+
+
+class Apply(NamedTuple):
+    """Do a work. The outcome is :class:`Applied`, :class:`Misfit` or :class:`Broke`."""
+
+    work: Work
+    now_us: int
+
+
+class Applied(NamedTuple):
+    """It is done, and staged where it changes anything."""
+
+    answer: object
+
+
+class Misfit(NamedTuple):
+    """It does not fit, and has changed nothing."""
+
+    error: Exception
+
+
+class Broke(NamedTuple):
+    """It failed, and may be half done: the state is in doubt."""
+
+    error: Exception
+
+
+class Commit(NamedTuple):
+    """Write all that is staged in one transaction. The outcome is :class:`Written`, or :class:`Failure`."""
+
+
+class Written(NamedTuple):
+    """It is durable. ``changed``: anything was staged."""
+
+    committed: list[Committed]
+    changed: bool
+
+
+class Failure(NamedTuple):
+    """It could not be done, and why."""
+
+    why: str
+
+
+class Decide(NamedTuple):
+    """Stage a pass. The outcome is :class:`Passed` or :class:`Broke`."""
+
+    now_us: int
+
+
+class Passed(NamedTuple):
+    """Whether the policy was asked; it is not where nothing has changed."""
+
+    asked: bool
+
+
+class Recover(NamedTuple):
+    """Make the state the journal's again. The outcome is None, or :class:`Failure`."""
+
+
+class Probe(NamedTuple):
+    """Try to write. The outcome is None, or :class:`Failure`."""
+
+
+class PackSnapshot(NamedTuple):
+    """Take a snapshot and pack it, beside everything else. No outcome; a :class:`Moment` tells when it is packed."""
+
+
+class WriteSnapshot(NamedTuple):
+    """Write the snapshot that is packed. The outcome is None, or :class:`Failure`."""
+
+
+class SaveLast(NamedTuple):
+    """Take a snapshot and write it before the end. The outcome is None, or :class:`Failure`."""
+
+
+class Answer(NamedTuple):
+    """The answer to a request: a value, or the error that its caller gets."""
+
+    work: Work
+    value: object = None
+    error: BaseException | None = None
+
+
+class HandOut(NamedTuple):
+    """Answer these, then hand on what is in the journal, in this order."""
+
+    answers: list[Answer]
+    committed: list[Committed]
+
+
+class Publish(NamedTuple):
+    """Let the state be seen. ``known``: what is in memory is the journal's; if not, what was seen last is all."""
+
+    decided_us: int
+    accepting: bool
+    problem: str
+    known: bool
+
+
+class TellProblem(NamedTuple):
+    """Tell the operator what is wrong; empty: all is well again."""
+
+    problem: str
+
+
+class Say(NamedTuple):
+    """A line for the log. ``error``: whose traceback goes with it."""
+
+    level: int
+    text: str
+    error: BaseException | None = None
+
+
+Deed = Look | Apply | Commit | Decide | Recover | Probe | WriteSnapshot | SaveLast
+Effect = Deed | PackSnapshot | HandOut | Publish | TellProblem | Say
+Outcome = Moment | Applied | Misfit | Broke | Written | Failure | Passed | None
+
+
+# --- the rules
+
+Steps = Generator[Effect, Outcome, Result]
+
+
+class WorkerCore:
+    """What the worker remembers from turn to turn. Core times in microseconds, others in seconds that never jump."""
+
+    def __init__(self, pass_interval_us: int) -> None:
+        """``pass_interval_us``: from one pass to the next at least."""
+        self._pass_interval_us = pass_interval_us
+        self._held_back: list[Work] = []  # what nodes reported while nothing could be written
+        self._unwritable = ""
+        self._in_doubt = False  # the state in memory is not the journal's
+        self._policy_problem = ""
+        self._told = ""
+        self._wanted = True  # a pass; one is run at the start
+        self._passed_us: int | None = None
+        self._decided_us = 0
+        self._packing = False
+        self._not_before_s = 0.0  # the next try of what failed, by the monotonic clock
+        self._retry_s = _RETRY_S
+
+    # what can be asked of it
+
+    def pause_s(self, moment: Moment) -> float | None:
+        """How long there is nothing to do, if nothing is posted; None: for ever."""
+        if self._unwritable or (self._policy_problem and self._wanted):
+            return max(0.0, self._not_before_s - moment.monotonic_s)
+        due_us = [] if moment.pass_due_us is None else [moment.pass_due_us]
+        if self._wanted:
+            due_us.append(moment.core_us if self._passed_us is None else self._passed_us + self._pass_interval_us)
+        pauses_s = [min(_NAP_S, _until_s(each_us, moment)) for each_us in due_us]
+        if moment.save_us is not None and not self._packing:
+            pauses_s.append(min(_LONG_NAP_S, _until_s(moment.save_us, moment)))
+        return min(pauses_s, default=None)
+
+    def refusal(self) -> NotAccepting:
+        """Why nothing is accepted."""
+        return NotAccepting(self._unwritable or "the scheduler is being stopped")
+
+    def failed(self, error: BaseException) -> str:
+        """Carrying out has failed in a way that nobody has foreseen: nothing is accepted any more. Says why."""
+        self._unwritable = f"the scheduler's core has failed and must be started again: {error}"
+        return self._unwritable
+
+    # what happens
+
+    def began(self) -> Steps[None]:
+        """The journal is open, and recovered."""
+        yield from self._publish()
+
+    def turn(self, works: Sequence[Work]) -> Steps[None]:
+        """Take in what was posted, then decide, if it is time."""
+        if self._unwritable and not (yield from self._writable_again()):
+            yield from self._refuse(works)
             return
-        self._inbox.put(work)
+        held_back, self._held_back = self._held_back, []
+        yield from self._accept([*held_back, *works])
+        if not self._unwritable and (yield from self._pass_due()):
+            yield from self._decide()
+        if not self._unwritable:
+            yield from self._save_if_due()
 
-    def wake(self) -> None:
-        """Have it look at the clock again."""
-        self._inbox.put(None)
+    def ends(self) -> Steps[None]:
+        """It was told to end, and has done what it was given."""
+        if not self._unwritable:
+            outcome = yield SaveLast()
+            if isinstance(outcome, Failure):
+                yield Say(logging.ERROR, f"{outcome.why}; the next start recovers from what is there")
 
-    # the thread
+    # taking in
 
-    def _main(self, asked: Work) -> None:
-        try:
-            found = opened(self._settings)
-            self._journal, self._core, self._clock = found.journal, found.core, found.clock
-        except BaseException as error:  # for the caller, whatever it is: the caller waits for it
-            self._call(partial(asked.answer, None, error), self._finish)
+    def _accept(self, works: Sequence[Work]) -> Steps[None]:
+        done: list[Answer] = []
+        failed: list[Answer] = []
+        now_us = (yield from _looked()).core_us
+        for at, work in enumerate(works):
+            outcome = yield Apply(work, now_us)
+            if isinstance(outcome, Applied):
+                done.append(Answer(work, outcome.answer))
+            elif isinstance(outcome, Misfit):
+                failed.append(Answer(work, error=outcome.error))
+            elif isinstance(outcome, Broke) and work.reads:
+                yield Say(logging.ERROR, f"a question was not answered: {outcome.error}", outcome.error)
+                failed.append(Answer(work, error=_named(outcome.error)))
+            else:
+                # it may have been left half done (a user's policy orders the queue): keep what came before it
+                assert isinstance(outcome, Broke)
+                known = isinstance(outcome.error, Failed | ValueError)
+                text = f"an event was refused: {outcome.error}"
+                yield Say(logging.ERROR, text, None if known else outcome.error)
+                yield from self._commit(done)
+                done = []
+                if self._unwritable or not (yield from self._rebuilt()):
+                    yield from self._refuse(works[at:])
+                    break
+                failed.append(Answer(work, error=outcome.error if known else _named(outcome.error)))
+        yield from self._commit(done)
+        if failed:
+            yield HandOut(failed, [])
+
+    def _commit(self, done: list[Answer]) -> Steps[None]:
+        """One transaction; then answers, and what is to be done."""
+        outcome = yield Commit()
+        if isinstance(outcome, Failure):
+            self._in_doubt = True  # the state is ahead of the journal
+            yield from self._cannot_write(outcome.why)
+            yield from self._refuse([each.work for each in done])
             return
-        self._follow(self._rules.began())
-        self._call(partial(asked.answer, found))
-        try:
-            while not self._closing or not self._inbox.empty():
-                self._taken = self._waited_for()
-                self._follow(self._rules.turn(self._taken))
-            self._follow(self._rules.ends())
-        except BaseException as error:
-            _log.critical("the core's thread has failed: %s", error, exc_info=True)
-            problem = self._rules.failed(error)
-            self.view = msgspec.structs.replace(self.view, accepting=False, problem=problem)
-            refused = [partial(work.answer, None, self._rules.refusal()) for work in self._taken]
-            self._call(partial(self._on_problem, problem), *refused)  # an answer that was given already stays
-            self._closing = True
-        finally:
-            self._packer.shutdown()
-            self._journal.close()
-            self._call(self._finish)
+        assert isinstance(outcome, Written)
+        if done or outcome.committed:
+            self._wanted = self._wanted or any(each.work.decides for each in done)
+            if outcome.changed:
+                yield from self._publish()
+            yield HandOut(done, outcome.committed)
 
-    def _waited_for(self) -> list[Work]:
-        """What was posted, when there is something to do or the time has come for something."""
-        found: list[Work] = []
-        try:
-            first = self._inbox.get(timeout=self._rules.pause_s(self._moment()))
-            found = [first] if first is not None else []
-        except queue.Empty:
-            pass
-        while len(found) < MOST_TOGETHER:
-            try:
-                work = self._inbox.get_nowait()
-            except queue.Empty:
-                break
-            if work is not None:
-                found.append(work)
-        return found
+    # deciding
 
-    def _moment(self) -> fx.Moment:
-        is_packed = self._packing is not None and self._packing.done()
-        core, now_us = self._core, self._clock.now_us()
-        due = core.snapshot_due(now_us)
-        return fx.Moment(now_us, time.monotonic(), core.pass_due_us, due, is_packed, core.save_us)
+    def _pass_due(self) -> Steps[bool]:
+        moment = yield from _looked()
+        if self._policy_problem and moment.monotonic_s < self._not_before_s:
+            return False
+        if moment.pass_due_us is not None and moment.pass_due_us <= moment.core_us:
+            self._wanted = True
+        since_us = self._passed_us
+        return self._wanted and (since_us is None or moment.core_us >= since_us + self._pass_interval_us)
 
-    def _follow(self, steps: Steps[None]) -> None:
-        """Carry out what the rules want done, one thing after the other."""
-        outcome: fx.Outcome = None
-        with suppress(StopIteration):
-            while True:
-                outcome = self._carry_out(steps.send(outcome))
+    def _decide(self) -> Steps[None]:
+        now_us = (yield from _looked()).core_us
+        self._wanted = False
+        outcome = yield Decide(now_us)
+        if isinstance(outcome, Broke):
+            yield from self._pass_failed(outcome.error, now_us)
+            return
+        assert isinstance(outcome, Passed)
+        if outcome.asked:
+            self._decided_us = self._passed_us = now_us
+        self._policy_problem, self._retry_s = "", _RETRY_S
+        yield from self._commit([])
+        if self._unwritable:
+            self._wanted = True
+        elif self._told:
+            yield from self._publish()
 
-    def _carry_out(self, effect: fx.Effect) -> fx.Outcome:
-        match effect:
-            case fx.HandOut(answers, committed):
-                self._call(
-                    *(partial(each.work.answer, each.value, each.error) for each in answers),
-                    *(partial(self._on_committed, each) for each in committed),
-                )
-            case fx.Publish():
-                self.view = published(self.view, self._core, effect)
-            case fx.TellProblem(problem):
-                self._call(partial(self._on_problem, problem))
-            case fx.Say(level, text, error):
-                _log.log(level, "%s", text, exc_info=error)
-            case fx.PackSnapshot():
-                if wrong := self._core.difference():
-                    _log.error(
-                        "the scheduler's two records of its jobs differ, and a start may refuse the journal: %s", wrong
-                    )
-                self._packing = self._packer.submit(packed, self._core.photograph())
-                self._packing.add_done_callback(lambda _: self._inbox.put(None))
-            case fx.WriteSnapshot():
-                return self._write_snapshot()
-            case fx.Decide():
-                return self._decide(effect)
-            case _:
-                return carried_out(effect, self._core, self._moment)
-        return None
+    def _pass_failed(self, error: Exception, now_us: int) -> Steps[None]:
+        """It is undone, shown, and tried again, later and later."""
+        known = isinstance(error, Failed)
+        problem = str(error if known else _named(error))
+        yield Say(logging.ERROR, f"a scheduling pass failed: {problem}", None if known else error)
+        self._wanted, self._passed_us = True, now_us
+        self._not_before_s = (yield from _looked()).monotonic_s + self._retry_s
+        self._retry_s = min(2 * self._retry_s, _SLOWEST_RETRY_S)
+        self._policy_problem = f"the policy fails, nothing is started: {problem}"
+        yield from self._rebuilt()
+        yield from self._publish()
 
-    def _decide(self, effect: fx.Decide) -> fx.Outcome:
-        began_s = time.monotonic()
-        outcome = carried_out(effect, self._core, self._moment)
-        if isinstance(outcome, fx.Passed) and outcome.asked:
-            self.on_pass(time.monotonic() - began_s)
-        return outcome
+    def _save_if_due(self) -> Steps[None]:
+        """Snapshots: taken now, packed beside (that takes long), written when they are packed."""
+        moment = yield from _looked()
+        if not self._packing and moment.snapshot_due:
+            self._packing = True
+            yield PackSnapshot()
+        elif self._packing and moment.packed:
+            self._packing = False
+            outcome = yield WriteSnapshot()
+            if isinstance(outcome, Failure):  # what was accepted and decided is written all the same
+                yield from self._cannot_write(outcome.why)
 
-    def _write_snapshot(self) -> fx.Failure | None:
-        assert self._packing is not None
-        packing, self._packing = self._packing, None
-        try:
-            self._journal.write_snapshot(
-                packing.result(),
-                keep_events=self._core.keep_events,
-                keep_us=self._core.keep_us,
-                now_us=self._clock.now_us(),
-            )
-        except JournalUnwritable as error:
-            return fx.Failure(str(error))
-        return None
+    # when the journal cannot be written
 
-    # to the event loop
+    def _cannot_write(self, why: str) -> Steps[None]:
+        yield Say(logging.ERROR, f"{why}; nothing is accepted until it can be")
+        self._unwritable = f"{why}; nothing is accepted until it can be, what runs goes on"
+        self._not_before_s = (yield from _looked()).monotonic_s + _RETRY_S
+        if not self._in_doubt or (yield from self._rebuilt()):
+            yield from self._publish()
 
-    def _finish(self) -> None:
-        """The last on the event loop: who still waits for an answer gets one."""
-        self._closing = True
-        left = self._rules.left()
-        while not self._inbox.empty():
-            work = self._inbox.get_nowait()
-            if work is not None:
-                left.append(work)
-        for work in left:
-            work.answer(error=self._rules.refusal())
-        if not self._finished.done():
-            self._finished.set_result(None)
+    def _writable_again(self) -> Steps[bool]:
+        now_s = (yield from _looked()).monotonic_s
+        if now_s < self._not_before_s:
+            return False
+        self._not_before_s = now_s + _RETRY_S
+        if isinstance((yield Probe()), Failure):
+            return False
+        if self._in_doubt and not (yield from self._rebuilt()):
+            return False
+        self._unwritable, self._wanted = "", True
+        yield Say(logging.WARNING, "the journal can be written again")
+        yield from self._publish()
+        return True
 
-    def _call(self, *calls: Callable[[], object]) -> None:
-        """Have the event loop call these, in this order; one that fails does not keep the others from it."""
+    def _rebuilt(self) -> Steps[bool]:
+        """Make the state the journal's again; where that cannot be read either, it is tried again later."""
+        outcome = yield Recover()
+        if isinstance(outcome, Failure):
+            yield Say(logging.ERROR, outcome.why)
+            self._unwritable = f"{outcome.why}; nothing is accepted until it can be read"
+            self._in_doubt = True
+            self._not_before_s = (yield from _looked()).monotonic_s + _RETRY_S
+            yield from self._publish()
+            return False
+        self._in_doubt = False
+        return True
 
-        def all_of_them() -> None:
-            for call in calls:
-                try:
-                    call()
-                except Exception:
-                    _log.exception("what follows a commit has failed")
+    def _refuse(self, works: Sequence[Work]) -> Steps[None]:
+        """Wishes are refused, reports wait, questions are answered from the last good state."""
+        error = self.refusal()
+        for work in works:
+            if work.reads and not self._in_doubt:
+                yield HandOut([(yield from _read(work))], [])
+            elif work.wish or work.reads:
+                yield HandOut([Answer(work, error=error)], [])
+            else:
+                self._held_back.append(work)
 
-        if calls:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(all_of_them)
+    def _publish(self) -> Steps[None]:
+        problem = self._unwritable or self._policy_problem
+        yield Publish(self._decided_us, not self._unwritable, problem, known=not self._in_doubt)
+        if problem != self._told:
+            self._told = problem
+            yield TellProblem(problem)
 
 
-def settle(future: asyncio.Future[Any], answer: Any, error: BaseException | None) -> None:
-    """Give the answer, on the event loop, to whoever waits for it; that may have gone."""
-    if future.done():
-        return
-    if error is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(answer)
+def _until_s(at_us: int, moment: Moment) -> float:
+    return max(0.0, (at_us - moment.core_us) / 1e6)
 
 
-def _nothing(_core: JournalledCore, _now_us: int) -> None:
-    """The work of a start is opening."""
+def _looked() -> Steps[Moment]:
+    moment = yield Look()
+    assert isinstance(moment, Moment)
+    return moment
+
+
+def _read(work: Work) -> Steps[Answer]:
+    """The answer to a question."""
+    outcome = yield Apply(work, (yield from _looked()).core_us)
+    if isinstance(outcome, Applied):
+        return Answer(work, outcome.answer)
+    assert isinstance(outcome, Misfit | Broke)
+    return Answer(work, error=outcome.error)
+
+
+def _named(error: Exception) -> Failed:
+    """What nobody expected, for people."""
+    return Failed(f"{type(error).__name__}: {error}")

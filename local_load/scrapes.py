@@ -1,7 +1,7 @@
 """A port that answers ``GET /metrics`` over HTTP: one thread, and a bound on connections and on what each may send.
 
-A connection is closed after its answer. Where there are too many, the oldest is closed: it has had the longest time to
-ask and to read, so that silent clients and slow readers keep no scrape out.
+A connection is closed after its answer. Where there are too many, the oldest is closed of the address that has most
+(:mod:`cosched.admission`), so that silent clients and slow readers keep no scrape out.
 """
 
 import contextlib
@@ -14,6 +14,8 @@ from collections.abc import Callable
 from typing import Final
 
 from prometheus_client import CONTENT_TYPE_LATEST
+
+from cosched.admission import Bounds, Places
 
 MOST_CONNECTIONS: Final = 32
 _LONGEST_REQUEST: Final = 8 << 10
@@ -29,7 +31,8 @@ class Scrapes:
         self._made = made
         self._asking: dict[socket.socket, bytearray] = {}  # what each has sent
         self._reading: dict[socket.socket, bytearray] = {}  # what each is still to get
-        self._oldest: dict[socket.socket, None] = {}  # all of them, in order of arrival
+        bounds = Bounds(MOST_CONNECTIONS, MOST_CONNECTIONS)
+        self._places: Places[str, socket.socket] = Places(bounds, replaces=True)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, port), family=family, backlog=MOST_CONNECTIONS)
         self._listener.setblocking(False)
@@ -45,7 +48,7 @@ class Scrapes:
         """Stop serving."""
         os.write(self._wake, b"x")
         self._thread.join()
-        for connection in list(self._oldest):
+        for connection in self._places:
             self._forget(connection)
         self._listener.close()
         self._selector.close()
@@ -59,19 +62,20 @@ class Scrapes:
                     return
                 if key.fileobj is self._listener:
                     self._accept()
-                elif key.fileobj in self._oldest:  # not evicted since the select
+                elif (
+                    isinstance(key.fileobj, socket.socket) and key.fileobj in self._places
+                ):  # not evicted since the select
                     self._attend(key.fileobj)
 
     def _accept(self) -> None:
         try:
-            connection, _ = self._listener.accept()
+            connection, address = self._listener.accept()
         except OSError:  # gone again, or no descriptor is left for it
             time.sleep(_AGAIN_S)
             return
-        if len(self._oldest) >= MOST_CONNECTIONS:
-            self._forget(next(iter(self._oldest)))
+        if (evicted := self._places.enter(connection, address[0])) is not None:
+            self._forget(evicted)
         connection.setblocking(False)
-        self._oldest[connection] = None
         self._asking[connection] = bytearray()
         self._selector.register(connection, selectors.EVENT_READ)
 
@@ -108,8 +112,9 @@ class Scrapes:
         return bool(rest)
 
     def _forget(self, connection: socket.socket) -> None:
-        for known in (self._asking, self._reading, self._oldest):
+        for known in (self._asking, self._reading):
             known.pop(connection, None)
+        self._places.leave(connection)
         self._selector.unregister(connection)
         with contextlib.suppress(OSError):
             connection.close()

@@ -23,6 +23,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from cosched.admission import Bounds, NoPlace, Places
 from cosched.client.client import Client
 from cosched.client.transport import Transport
 from cosched.errors import Failed, NoAnswer
@@ -124,7 +125,7 @@ def page_of(client: Client, say: Callable[[str], object], port: int = 0, *, brow
 
 
 class _Server(ThreadingHTTPServer):
-    """A thread for each connection of its users, up to a limit; then the oldest without a request is closed."""
+    """A thread for each connection that has a place: up to a limit, then one without a request is closed for it."""
 
     daemon_threads = True
     block_on_close = False
@@ -138,7 +139,8 @@ class _Server(ThreadingHTTPServer):
         self._users = _users()
         self._has_told_of_others = False
         self._lock = threading.Lock()
-        self._open: dict[socket, bool] = {}  # in order of arrival; whether its request has been read
+        bounds = Bounds(_MOST_CONNECTIONS, _MOST_CONNECTIONS)
+        self._places: Places[int, socket] = Places(bounds, replaces=True)
         super().__init__(("127.0.0.1", port), _Handler)
 
     def server_close(self) -> None:
@@ -146,13 +148,13 @@ class _Server(ThreadingHTTPServer):
         self._peers.close()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Whether the connection is from one of the users; others are answered with a refusal."""
+        """Whether the connection is from one of the users and gets a place; others are answered with a refusal."""
         try:
             uid = self._peers.uid(request)
         except OSError:
             uid = None
         if uid in self._users:
-            return True
+            return self._enter(request, uid)
         if uid is not None and not self._has_told_of_others:
             self._has_told_of_others = True
             self._say(f"uid {uid} has tried to open this page: other users of this machine are refused.")
@@ -160,34 +162,26 @@ class _Server(ThreadingHTTPServer):
         _dismiss(request, 403, f"this page is of uid {geteuid()}, and yours {yours}: run 'cosched page' yourself")
         return False
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Begin the connection's thread, if it gets a place."""
-        with self._lock:
-            if len(self._open) >= _MOST_CONNECTIONS and not self._evict():
-                return _dismiss(request, 503, f"all {_MOST_CONNECTIONS} connections of this page are in use")
-            self._open[request] = False
-        super().process_request(request, client_address)
-
-    def _evict(self) -> bool:
-        """End the oldest connection that has sent no request; False where there is none. Its thread closes it."""
-        silent = next((each for each, is_read in self._open.items() if not is_read), None)
-        if silent is None:
+    def _enter(self, request: socket, uid: int) -> bool:
+        try:
+            with self._lock:
+                if (evicted := self._places.enter(request, uid)) is not None:
+                    with suppress(OSError):  # its thread closes it
+                        evicted.shutdown(SHUT_RDWR)
+        except NoPlace:
+            _dismiss(request, 503, f"all {_MOST_CONNECTIONS} connections of this page are in use")
             return False
-        del self._open[silent]
-        with suppress(OSError):
-            silent.shutdown(SHUT_RDWR)
         return True
 
     def request_read(self, request: socket) -> None:
         """A connection's request has been read: it is evicted no more."""
         with self._lock:
-            if request in self._open:
-                self._open[request] = True
+            self._places.settle(request)
 
     def shutdown_request(self, request: Any) -> None:
         """Close a connection; its place is free."""
         with self._lock:  # an eviction shuts down none that is closed
-            self._open.pop(request, None)
+            self._places.leave(request)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -5,8 +5,8 @@ is logged in at the machine) have one of their own as well, ``run/desk/UID.sock`
 root connect to: whatever strangers do at the other one, that one answers.
 
 Each socket has its own budget of CPU: all strangers together use no more of the guard's time than one of them may. Who
-connects has few places, and has to say what he wants soon; where all are taken, who came first of those without a door
-of their own is put out.
+connects has few places (:mod:`cosched.admission`), and has to say what he wants soon. Those who decide have places of
+their own at every socket, so that strangers take none of them.
 """
 
 import contextlib
@@ -14,8 +14,9 @@ import errno
 import os
 import socket
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
+from cosched.admission import Bounds, NoPlace, Places
 from cosched.linux import files, process
 from cosched.linux.peers import peer_credentials
 from node_agent.guard.budget import Budget
@@ -27,8 +28,9 @@ DIRECTORY_NAME: Final = "desk"
 SHARE: Final = 0.01
 MOST_US: Final = 50_000
 MOST_OF_ONE_US: Final = 1_000_000
-PLACES: Final = 16
-PLACES_OF_ONE: Final = 2
+#: Connections that have said nothing yet: of strangers in all and of one; of one who decides.
+_OF_STRANGERS: Final = Bounds(16, 2)
+_OF_ONE: Final = Bounds(4, 4)
 _BACKLOG: Final = 128
 _AT_ONCE: Final = 8
 _MAX_BYTES: Final = 4096
@@ -55,20 +57,22 @@ class Peer(NamedTuple):
 Answer = Callable[[bytes, Peer], bytes]
 
 
-class _Guest:
-    """Who has connected and has not been answered."""
+_Places: TypeAlias = Places[int, socket.socket]
 
-    def __init__(self, connection: socket.socket, peer: Peer, door: "_Door") -> None:
-        self.connection, self.peer, self.door = connection, peer, door
-        self.fd = connection.fileno()
-        self.until_us = process.boottime_us() + _PATIENCE_US
+
+class _Guest(NamedTuple):
+    """A connection that has not been answered."""
+
+    peer: Peer
+    places: _Places
+    until_us: int
 
 
 class _Door:
-    """A listening socket, and what may be spent on it."""
+    """A listening socket, what may be spent on it, and the places of its users."""
 
-    def __init__(self, listening: socket.socket, name: str, most_us: int) -> None:
-        self.socket, self.name = listening, name
+    def __init__(self, listening: socket.socket, name: str, most_us: int, places: _Places) -> None:
+        self.socket, self.name, self.places = listening, name, places
         self.budget = Budget(SHARE, most_us)
 
 
@@ -80,10 +84,10 @@ class DeskDoors:
         self._loop = loop
         self._run = run
         self._answer = answer
-        self._guests: dict[int, _Guest] = {}  # in the order in which they came
+        self._guests: dict[socket.socket, _Guest] = {}  # in the order in which they came
         self._own: dict[int, _Door] = {}
         self._path = os.path.join(run, SOCKET_NAME)
-        self._public = _Door(_listening(self._path, 0o111), SOCKET_NAME, MOST_US)
+        self._public = _Door(_listening(self._path, 0o111), SOCKET_NAME, MOST_US, Places(_OF_STRANGERS))
         self._directory = _emptied(os.path.join(run, DIRECTORY_NAME))
         self._serve(self._public)
 
@@ -94,7 +98,7 @@ class DeskDoors:
     def tick(self, now_us: int) -> None:
         """Put out who has said nothing for too long."""
         while (until_us := self.due_us()) is not None and until_us <= now_us:
-            self._leave(next(iter(self._guests.values())))
+            self._leave(next(iter(self._guests)))
 
     def open_for(self, uids: set[int]) -> None:
         """Have doors for these users and no others. (Who runs a guard without rights makes his own alone.)"""
@@ -110,8 +114,8 @@ class DeskDoors:
 
     def close(self) -> None:
         """Listen no more."""
-        for guest in list(self._guests.values()):
-            self._leave(guest)
+        for each in list(self._guests):
+            self._leave(each)
         self.open_for(set())
         self._loop.unwatch(self._public.socket.fileno())
         self._public.socket.close()
@@ -127,7 +131,7 @@ class DeskDoors:
         name = f"{uid}.sock"
         listening = _listening(f"/proc/self/fd/{directory}/{name}", 0o177)
         os.chown(name, uid, -1, dir_fd=directory, follow_symlinks=False)
-        return _Door(listening, name, MOST_OF_ONE_US)
+        return _Door(listening, name, MOST_OF_ONE_US, Places(_OF_ONE, replaces=True))
 
     def _shut(self, door: _Door) -> None:
         self._loop.unwatch(door.socket.fileno())
@@ -151,38 +155,39 @@ class DeskDoors:
             self._admit(fresh, door)
 
     def _admit(self, fresh: socket.socket, door: _Door) -> None:
-        """A place, or the door: few for each user, and where all are taken, that of the first of the strangers."""
+        """A place among those of the peer's own door, where it has one; else it is closed."""
         fresh.setblocking(False)
         pid, uid, _ = peer_credentials(fresh)
-        here = [each for each in self._guests.values() if each.door is door]
-        theirs = [each for each in here if each.peer.uid == uid]
-        if len(theirs) >= PLACES_OF_ONE and door is self._public and uid not in self._own:
+        places = self._own.get(uid, door).places
+        try:
+            evicted = places.enter(fresh, uid)
+        except NoPlace:
             fresh.close()
             return
-        if len(theirs) >= 2 * PLACES_OF_ONE:
-            self._leave(theirs[0])
-        elif len(here) >= PLACES:
-            self._leave(next((each for each in here if each.peer.uid not in self._own), here[0]))
-        guest = _Guest(fresh, Peer(pid, uid, _pidfd(fresh, pid)), door)
-        self._guests[guest.fd] = guest
-        self._loop.watch(guest.fd, lambda: self._hear(guest), on_failed=lambda: self._leave(guest), budget=door.budget)
+        if evicted is not None:
+            self._leave(evicted)
+        self._guests[fresh] = _Guest(Peer(pid, uid, _pidfd(fresh, pid)), places, process.boottime_us() + _PATIENCE_US)
+        self._loop.watch(
+            fresh.fileno(), lambda: self._hear(fresh), on_failed=lambda: self._leave(fresh), budget=door.budget
+        )
 
-    def _hear(self, guest: _Guest) -> None:
+    def _hear(self, connection: socket.socket) -> None:
         try:
-            packet = guest.connection.recv(_MAX_BYTES)
+            packet = connection.recv(_MAX_BYTES)
             if packet:
-                guest.connection.send(self._answer(packet, guest.peer))
+                connection.send(self._answer(packet, self._guests[connection].peer))
         except BlockingIOError:
-            return  # the news was of a guest that had this descriptor before
+            return  # the news was of a connection that had this descriptor before
         except OSError:
-            pass  # who asked has gone
-        self._leave(guest)
+            pass  # the peer has gone
+        self._leave(connection)
 
-    def _leave(self, guest: _Guest) -> None:
-        if self._guests.get(guest.fd) is guest:
-            del self._guests[guest.fd]
-            self._loop.unwatch(guest.fd)
-            guest.connection.close()
+    def _leave(self, connection: socket.socket) -> None:
+        guest = self._guests.pop(connection, None)
+        if guest is not None:
+            guest.places.leave(connection)
+            self._loop.unwatch(connection.fileno())
+            connection.close()
             if guest.peer.pidfd is not None:
                 os.close(guest.peer.pidfd)
 

@@ -1,10 +1,8 @@
 """Where connections come in: each has a place before anything is made for it, and waits its turn where many ask.
 
-A connection belongs to somebody: a job, a user, another machine's address. Each of them has few places, of which fewer
-may be unfinished (not said yet what is wanted), and its own budget of the agent's CPU: over it, it waits. Where all
-places for unfinished ones are taken, the first of whoever has most is put out; so is, where strangers share an address
-with an agent, the first of that address. What strangers do is paid for before it is known who they are: accepting has
-a budget as well.
+A connection belongs to a job, a user or another machine's address; it is idle until it has said what it wants, and
+:mod:`cosched.admission` gives it its place. Each owner has its own budget of the agent's CPU: over it, its connections
+wait. What strangers do is paid for before it is known whose they are: accepting has a budget as well.
 
 Descriptors are kept in reserve: the places together take at most half of what this process may open.
 """
@@ -17,10 +15,10 @@ import resource
 import socket
 import ssl
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Final
 
+from cosched.admission import Bounds, NoPlace, Places
 from node_agent.guard.budget import Budget
 
 #: A client at a Unix socket waits in turn, also behind a full backlog; at a port it would have to come again.
@@ -31,15 +29,13 @@ _SHORT_OF: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.E
 #: What accepting may cost, of one CPU, and at once.
 _SHARE_OF_ACCEPTING: Final = 0.02
 _MOST_OF_ACCEPTING_US: Final = 100_000
+#: Of the agent's CPU and the guard's, for one connection.
+_COST_NS: Final = 3_000_000
 _BUFFER_BYTES: Final = 32 << 10
 _BUDGETS: Final = 1024
 _DESCRIPTORS: Final = 16_384
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter, "Place"], Awaitable[None]]
-
-
-class TurnedAway(Exception):
-    """A connection gets no place; the message says why."""
 
 
 def short_of_descriptors(error: OSError) -> bool:
@@ -67,46 +63,18 @@ def room_for_descriptors() -> int:
     return _DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 
 
-class Rules:
-    """How many connections there may be: in all, of one; of these unfinished, in all, of one; and what each costs.
-
-    ``cost_us`` is the CPU that one connection takes here and in the guard, ``share`` of one CPU what one asker may use,
-    ``burst_us`` so much at once.
-    """
-
-    def __init__(
-        self, most: int, of_one: int, unfinished: int, unfinished_of_one: int, cost_us: int, share: float, burst_us: int
-    ) -> None:
-        self.most, self.of_one = most, of_one
-        self.unfinished, self.unfinished_of_one = unfinished, unfinished_of_one
-        self.cost_us, self.share, self.burst_us = cost_us, share, burst_us
-
-    def within(self, descriptors: int) -> "Rules":
-        """These, for a process with so many descriptors: a connection takes two, and half of all are kept."""
-        most = min(self.most, max(8, descriptors // 8))
-        return Rules(
-            most,
-            min(self.of_one, most // 2),
-            min(self.unfinished, most // 2),
-            min(self.unfinished_of_one, most // 4),
-            self.cost_us,
-            self.share,
-            self.burst_us,
-        )
-
-
 class Place:
     """A connection's place. Call :meth:`finished` once it has said what it wants."""
 
-    def __init__(self, whose: Hashable, connection: socket.socket) -> None:
-        self.whose, self.connection = whose, connection
-        self.is_finished = False
+    def __init__(self, owner: Hashable, connection: socket.socket, places: "Places[Hashable, Place]") -> None:
+        self.owner, self.connection = owner, connection
+        self._places = places
         self.is_taken = False  # a transport has the socket, and closes it
         self.task: asyncio.Task[None] | None = None
 
     def finished(self) -> None:
-        """From now on it is at work, and nobody puts it out."""
-        self.is_finished = True
+        """From now on it is at work, and is not evicted."""
+        self._places.settle(self)
 
     def gone(self, _: object) -> None:
         """Its task has ended, perhaps before it began."""
@@ -115,34 +83,36 @@ class Place:
 
 
 class Entrance:
-    """One listening socket (or several for one name) and who has come in by it."""
+    """One listening socket (or several for one name), and the connections that have come in by it."""
 
     def __init__(
         self,
         sockets: Sequence[socket.socket],
-        rules: Rules,
-        whose: Callable[[socket.socket], Hashable],
+        bounds: Bounds,
+        share: float,
+        burst_us: int,
+        owner_of: Callable[[socket.socket], Hashable],
         serve: Serve,
         turned_away: Callable[[socket.socket, str], None],
         context: ssl.SSLContext | None = None,
         patience_s: float = 10.0,
     ) -> None:
-        """``whose`` says to whom a connection belongs; ``patience_s`` is for its first word and for its handshake.
+        """``owner_of`` says to whom a connection belongs; ``patience_s`` is for its first word and for its handshake.
 
-        ``context`` may be replaced by another, for the connections that come in from then on.
+        One owner may use ``share`` of one CPU, and ``burst_us`` at once. ``context`` may be replaced by another, for
+        the connections that come in from then on.
         """
-        self._rules = rules
-        self._whose, self._serve, self._turned_away = whose, serve, turned_away
-        self._is_shared = context is not None  # an address, by agents and strangers
+        self._share, self._burst_us = share, burst_us
+        self._owner_of, self._serve, self._turned_away = owner_of, serve, turned_away
+        is_shared = context is not None  # an address, by agents and strangers
         self.context, self._patience_s = context, patience_s
-        self._places: dict[Place, None] = {}  # in the order in which they came
-        self._counts: Counter[Hashable] = Counter()
+        self._places: Places[Hashable, Place] = Places(bounds.within(room_for_descriptors()), replaces=is_shared)
         self._budgets: dict[Hashable, Budget] = {}
         self._accepting = Budget(_SHARE_OF_ACCEPTING, _MOST_OF_ACCEPTING_US)
         self._loop = asyncio.get_running_loop()
         self._sockets = list(sockets)
         for each in self._sockets:
-            each.listen(_BACKLOG_OF_PORT if self._is_shared else _BACKLOG)
+            each.listen(_BACKLOG_OF_PORT if is_shared else _BACKLOG)
             each.setblocking(False)
             self._listen(each)
 
@@ -185,51 +155,23 @@ class Entrance:
     def _come_in(self, fresh: socket.socket) -> None:
         fresh.setblocking(False)
         try:
-            place = self._place(fresh)
-        except (TurnedAway, OSError) as error:
+            place = Place(self._owner_of(fresh), fresh, self._places)
+            evicted = self._places.enter(place, place.owner)
+        except (NoPlace, OSError) as error:
             with contextlib.suppress(OSError):
                 self._turned_away(fresh, str(error))
             fresh.close()
             return
-        self._places[place] = None
-        self._counts[place.whose] += 1
+        if evicted is not None and evicted.task is not None:
+            evicted.task.cancel()
         place.task = self._loop.create_task(self._inside(place))
         place.task.add_done_callback(place.gone)
-
-    def _place(self, fresh: socket.socket) -> Place:
-        rules, whose = self._rules, self._whose(fresh)
-        unfinished = [each for each in self._places if not each.is_finished]
-        theirs = sum(each.whose == whose for each in unfinished)
-        crowded = self._counts[whose] >= rules.of_one or theirs >= rules.unfinished_of_one
-        if crowded and not (theirs and self._is_shared):
-            raise TurnedAway(f"more than {self._counts[whose]} connections at a time")
-        if crowded:
-            self._put_out(next(each for each in unfinished if each.whose == whose))
-        elif len(unfinished) >= rules.unfinished or len(self._places) >= rules.most:
-            if not unfinished:
-                raise TurnedAway(f"more than {len(self._places)} connections of all at a time")
-            by_owner = Counter(each.whose for each in unfinished)
-            worst = max(by_owner, key=lambda owner: by_owner[owner])
-            self._put_out(next(each for each in unfinished if each.whose == worst))
-        return Place(whose, fresh)
-
-    def _put_out(self, place: Place) -> None:
-        self._forget(place)
-        if place.task is not None:
-            place.task.cancel()
-
-    def _forget(self, place: Place) -> None:
-        if place in self._places:
-            del self._places[place]
-            self._counts[place.whose] -= 1
-            if not self._counts[place.whose]:
-                del self._counts[place.whose]
 
     async def _inside(self, place: Place) -> None:
         writer: asyncio.StreamWriter | None = None
         try:
             await self._word(place.connection)
-            await self._turn(place.whose)
+            await self._turn(place.owner)
             reader = asyncio.StreamReader(limit=_BUFFER_BYTES)
             protocol = asyncio.StreamReaderProtocol(reader)
             secured = self.context is not None
@@ -246,26 +188,25 @@ class Entrance:
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             pass  # there is nobody to tell
         except asyncio.CancelledError:
-            if place in self._places:  # not put out: the agent ends
+            if place in self._places:  # not evicted: the agent ends
                 raise
         finally:
-            self._forget(place)
+            self._places.leave(place)
             if writer is not None:
                 writer.close()
                 with contextlib.suppress(OSError, TimeoutError):
                     await writer.wait_closed()
 
-    async def _turn(self, whose: Hashable) -> None:
-        """Wait until whoever it is may use CPU again, and pay."""
-        rules = self._rules
-        budget = self._budgets.get(whose)
+    async def _turn(self, owner: Hashable) -> None:
+        """Wait until an owner may use CPU again, and pay."""
+        budget = self._budgets.get(owner)
         if budget is None:
             if len(self._budgets) >= _BUDGETS:
                 del self._budgets[next(iter(self._budgets))]
-            budget = self._budgets[whose] = Budget(rules.share, rules.burst_us)
+            budget = self._budgets[owner] = Budget(self._share, self._burst_us)
         while rest_us := budget.rest_us():
             await asyncio.sleep(rest_us / 1e6)
-        budget.spend(rules.cost_us * 1000)
+        budget.spend(_COST_NS)
 
     async def _word(self, connection: socket.socket) -> None:
         """Wait for the first bytes of a connection: one that is silent costs nothing. Raises TimeoutError."""

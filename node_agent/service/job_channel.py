@@ -12,11 +12,12 @@ import socket
 from collections.abc import Callable, Hashable, Mapping
 from typing import Final, NamedTuple, Protocol
 
+from cosched.admission import Bounds
 from cosched.linux.peers import peer_credentials
 from node_agent.guard.budget import Budget
 from node_agent.guard.client import GuardGone
 from node_agent.service.complaints import Complaints
-from node_agent.service.entrance import Entrance, Place, Rules, room_for_descriptors
+from node_agent.service.entrance import Entrance, Place
 from node_agent.service.unix_socket import bound_for_all
 
 #: Job and attempt.
@@ -25,7 +26,8 @@ Key = tuple[int, int]
 MAX_LINE_BYTES: Final = 8 << 10
 #: The most ranks of a job on one node that can be connected, with twice as many connections of all jobs.
 MAX_RANKS: Final = 384
-_RULES: Final = Rules(2 * MAX_RANKS, MAX_RANKS, 256, 128, 3000, 0.01, 1_500_000)
+_BOUNDS: Final = Bounds(2 * MAX_RANKS, MAX_RANKS, idle=256, idle_of_one=128)
+_SHARE, _AT_ONCE_US = 0.01, 1_500_000
 #: What is written and not read: a few maps, after which the reader is cut.
 _UNREAD_BYTES: Final = 64 << 10
 #: Lines of one job: so many at once, then ten a second.
@@ -85,8 +87,7 @@ class JobChannel:
 
     def listen(self, path: str) -> Entrance:
         """Listen for ranks at a path. Raises OSError."""
-        rules = _RULES.within(room_for_descriptors())
-        return Entrance([bound_for_all(path)], rules, self._whose, self._served, self._full)
+        return Entrance([bound_for_all(path)], _BOUNDS, _SHARE, _AT_ONCE_US, self._whose, self._served, self._full)
 
     def offer(self, key: Key, number: int, shares: Mapping[str, int]) -> None:
         """Tell a job's ranks its map, now and when they connect; an older one than it has is left unsaid.

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import msgspec
 
+from cosched.admission import Bounds
 from cosched.errors import BadInput
 from cosched.identity import tls
 from cosched.identity.grants import load_grant_pub
@@ -34,17 +35,17 @@ from node_agent.core.attempt import Attempt
 from node_agent.guard.client import GuardGone
 from node_agent.service.commands import Commands, Wanted, fail, relayed
 from node_agent.service.complaints import Complaints
-from node_agent.service.entrance import Entrance, Place, Rules, room_for_descriptors, short_of_descriptors
+from node_agent.service.entrance import Entrance, Place, short_of_descriptors
 from node_agent.service.groups import Groups
 from node_agent.service.job_lookup import JobLookup
 from node_agent.service.revocations import Revocations
 from node_agent.service.unix_socket import bound_for_all
 
 _PATIENCE_S = 10.0
-#: Of a job (or of a user in none) at the Unix socket, and of a machine at the TLS port. An asker has some 300 calls at
-#: once, then three a second; a machine 500, then 17.
-_HERE = Rules(768, 384, 256, 128, 3000, 0.01, 1_000_000)
-_THERE = Rules(1024, 512, 64, 32, 3000, 0.05, 1_500_000)
+#: Of a job (or of a user in none) at the Unix socket, and of a machine at the TLS port: connections, share of a CPU and
+#: microseconds of it at once. A job has some 300 calls at once, then three a second; a machine 500, then 17.
+_HERE = Bounds(768, 384, idle=256, idle_of_one=128), 0.01, 1_000_000
+_THERE = Bounds(1024, 512, idle=64, idle_of_one=32), 0.05, 1_500_000
 _MAX_CALL_BYTES = 256 << 10
 _CHALLENGE_BYTES = 16
 _LENGTH = struct.Struct(">I")
@@ -87,7 +88,6 @@ class RshProxy:
         self._complain = complaints
         self._config = groups.config
         self._identity = Path(groups.config.paths.identity)
-        self._descriptors = room_for_descriptors()
         self._revocations = revocations
         revocations.on_change.append(self._cut_revoked)
         self._connections: dict[asyncio.StreamWriter, str] = {}  # to and from other agents, by their certificates
@@ -95,16 +95,14 @@ class RshProxy:
 
     async def local(self, path: str) -> Entrance:
         """Listen for ``cosched-rsh`` at a path. Raises OSError."""
-        rules = _HERE.within(self._descriptors)
-        return Entrance([bound_for_all(path)], rules, self._asker, self._guarded(self._from_here), self._full)
+        return Entrance([bound_for_all(path)], *_HERE, self._asker, self._guarded(self._from_here), self._full)
 
     async def remote(self, context: ssl.SSLContext) -> Entrance:
         """Listen for other agents. Raises OSError."""
         launch = self._config.launch
         sockets = await _bound(launch.address, launch.port)
-        rules = _THERE.within(self._descriptors)
         self._remote = Entrance(
-            sockets, rules, _address, self._guarded(self._from_there), _hang_up, context, _PATIENCE_S
+            sockets, *_THERE, _address, self._guarded(self._from_there), _hang_up, context, _PATIENCE_S
         )
         return self._remote
 

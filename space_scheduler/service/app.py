@@ -31,7 +31,6 @@ from space_scheduler.progress import ALONE_PPM
 from space_scheduler.service import garbage
 from space_scheduler.service.access import listen
 from space_scheduler.service.access.accepting import Acceptor
-from space_scheduler.service.access.admission import Limits
 from space_scheduler.service.access.callers import AGENTS, Callers
 from space_scheduler.service.access.certificates import Certificates
 from space_scheduler.service.access.members import Members
@@ -220,7 +219,7 @@ class Service:
     def _acceptor(self, runner: web.AppRunner, members: Members) -> Acceptor:
         assert runner.server is not None
         descriptors, nodes = listen.descriptors(), len(members.nodes)
-        limits = Limits.of(
+        limits = listen.Limits.of(
             descriptors, nodes, self.config.listen.max_connections, self.config.listen.max_connections_per_user
         )
         if limits.needed > descriptors:

@@ -10,7 +10,6 @@ import sys
 from kit.agents import Cluster, Node, Scheduler, until
 
 from cosched.wire import messages as wire
-from node_agent.service.entrance import Rules
 
 #: In a job: so many connections to the agent, each renewed when it is closed, none of which says anything.
 HOLD = """
@@ -132,11 +131,3 @@ async def test_no_descriptor_left_is_not_the_nodes_fault(cluster: Cluster) -> No
         resource.prlimit(a.agent.pid, resource.RLIMIT_NOFILE, limits)
         assert refused.code == "busy", refused.message
         assert "Too many open files" in refused.message
-
-
-def test_places_take_no_more_than_half_of_the_descriptors() -> None:
-    rules = Rules(1024, 512, 64, 32, 3000, 0.01, 1_000_000)
-    assert (rules.within(16_384).most, rules.within(1024).most) == (1024, 128)
-    small = rules.within(256)
-    assert 2 * 2 * small.most <= 256
-    assert small.of_one <= small.most // 2

@@ -143,7 +143,8 @@ class RealGuard:
         if kind == "none":  # readable for the user, wherever this checkout is
             for room in ("node_agent", "cosched/linux"):
                 shutil.copytree(ROOT / room, self.directory / "lib" / room, ignore=lambda *_: {"__pycache__"})
-            shutil.copy(ROOT / "cosched/__init__.py", self.directory / "lib/cosched")
+            for file in ("__init__", "admission"):
+                shutil.copy(ROOT / f"cosched/{file}.py", self.directory / "lib/cosched")
             os.chown(self.directory, self.account.pw_uid, self.account.pw_gid)
 
     # --- the process --------------------------------------------------------------------------------------------------

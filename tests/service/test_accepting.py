@@ -1,7 +1,6 @@
 """Connections beyond what there is place for: others are let in all the same, nobody stays for ever, nothing spins."""
 
 import asyncio
-import random
 import resource
 import socket
 import tracemalloc
@@ -18,7 +17,7 @@ from websockets.exceptions import WebSocketException
 from cosched.config.cluster import Listen
 from cosched.garbage import not_looked_for
 from space_scheduler.service.access import accepting
-from space_scheduler.service.access.admission import Limits, Room, Turns
+from space_scheduler.service.access.listen import Limits
 
 HELLO = bytes.fromhex("16030100c8010000c40303")  # how a TLS handshake begins
 
@@ -179,31 +178,6 @@ async def test_a_reader_that_goes_away_leaves_nothing_of_its_list(service: Runni
             tracemalloc.stop()
 
 
-def test_an_address_of_its_own_is_not_kept_out() -> None:
-    room: Room[int] = Room(8, random.Random(1))
-    assert [room.enter("flood", number) for number in range(4)] == [None] * 4
-    assert room.enter("flood", 4) in range(4), "one address has half of the room"
-    for number in range(5, 9):
-        assert room.enter(f"other{number}", number) is None
-    assert room.enter("agent", 9) in range(5), "who goes is one of the many"
-    assert (room.count, room.of("flood"), room.of("agent")) == (8, 3, 1)
-
-
-def test_known_addresses_go_last_and_are_served_first() -> None:
-    room: Room[int] = Room(4, random.Random(1))
-    known = {"agent": None}
-    for number in range(2):
-        room.enter("agent", number, known)
-    for number in range(2, 4):
-        room.enter(f"a{number}", number, known)
-    assert room.enter("b", 4, known) in (2, 3)
-    turns: Turns[int] = Turns()
-    for address, item in (("x", 1), ("x", 2), ("y", 3), ("agent", 4)):
-        turns.add(address, item)
-    served = [turns.next(known, lambda address: address != "z") for _ in range(5)]
-    assert served == [("agent", 4), ("x", 1), ("y", 3), ("x", 2), None]
-
-
 @pytest.mark.parametrize("descriptors", [256, 1024, 4096, 1 << 20])
 @pytest.mark.parametrize("nodes", [0, 3, 200])
 def test_agents_have_their_descriptors(descriptors: int, nodes: int) -> None:
@@ -217,6 +191,6 @@ async def test_a_users_connection_reads_little_at_once(service: Running) -> None
     were 96 MiB.
     """
     await service.get("/v1/cluster")
-    held = list(service.service.acceptor._places)
+    held = list(service.service.acceptor._users)
     assert held
-    assert {each.max_size for each in held} == {16 << 10}  # type: ignore[attr-defined]
+    assert {each.transport.max_size for each in held} == {16 << 10}  # type: ignore[union-attr]

@@ -248,7 +248,7 @@ async def test_other_users_are_refused_before_they_take_a_place(service: Running
                 answered = await asyncio.to_thread(asked_as, stranger, proxy.port, request)
                 assert answered.startswith(b"HTTP/1.0 403 ")
                 assert f"is of uid {os.geteuid()}, and yours is {stranger}:".encode() in answered
-        assert not proxy._server._open
+        assert len(proxy._server._places) == 0
     assert said == [f"uid {stranger} has tried to open this page: other users of this machine are refused."]
 
 

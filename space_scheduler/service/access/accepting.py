@@ -1,8 +1,15 @@
-"""The service's listening sockets: accepts, counts who is there before anything is spent on it, then lets HTTP begin.
+"""The service's listening sockets: a connection has a place before anything is spent on it; then HTTP begins.
 
-The library's own listening does TLS for whoever connects, any number of them, for as long as they like. Here
-:mod:`~.admission` says who finds a place; strangers have a time-out for the handshake and one to prove themselves.
-Who is accepted already is not asked again: a flood ends no connection of an agent's, and none of a user's.
+The library's own listening does TLS for any number of connections, without a timeout. Here :mod:`cosched.admission`
+gives the places. A connection over TLS is a stranger's until a certificate or a token says whose it is; strangers pass
+three rooms, each small, with a timeout for the handshake and one for the proof:
+
+* they have *arrived* and sent nothing yet: a descriptor each, no TLS;
+* they *shake hands*, so many at a time: TLS holds a quarter of a megabyte from its first byte on;
+* they are *unproven*: TLS is there, no certificate was shown, and no token yet.
+
+Addresses at which an agent has proved itself are preferred there. Agents and users have places of their own: a flood of
+strangers ends no connection of theirs.
 """
 
 import asyncio
@@ -12,14 +19,16 @@ import gc
 import socket
 import ssl
 from collections.abc import Callable, Container
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from aiohttp import web
 
+from cosched.admission import Bounds, NoPlace, Places
 from cosched.errors import BadInput
 from cosched.identity.tls import Peer, expiry_of, peer_of, serial_of
 from cosched.linux.peers import peer_credentials
-from space_scheduler.service.access.admission import OF_ONE_NODE, Counts, Known, Limits, Room, Turns
+from space_scheduler.service.access.listen import Limits
 from space_scheduler.service.log import Log
 
 #: How much a user's connection reads at once: asyncio's own 256 KiB are held for as long as a body waits for its turn.
@@ -36,6 +45,10 @@ _LOOK_S: Final = 0.5
 #: An ended connection is garbage in cycles, some kilobytes: after so many that is looked for, which is else done seldom
 #: (:mod:`~.garbage`).
 _LITTER: Final = 4000
+#: Connections of one node at a time: an old one that is not known to be dead yet, and new ones.
+_OF_ONE_NODE: Final = 4
+#: Addresses of agents that are remembered.
+_PROVED: Final = 10_000
 _NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _WORDS: Final = b'{"message":"too many connections of yours, or of all users; again in 1 s"}'
 _FULL: Final = (
@@ -44,24 +57,34 @@ _FULL: Final = (
 )
 
 
-class _Stranger:
-    """Somebody who has connected over TLS, on its way through the rooms."""
+@dataclass(slots=True, eq=False)
+class _Connection:
+    """One connection: a socket, then a transport. ``serial`` is its certificate's, where it has shown one."""
 
-    __slots__ = ("address", "connection", "since_s", "task", "transport")
+    accepted: socket.socket
+    since_s: float
+    address: str = ""
+    serial: str | None = None
+    task: asyncio.Task[None] | None = None
+    transport: asyncio.Transport | None = None
 
-    def __init__(self, connection: socket.socket, address: str, since_s: float) -> None:
-        self.connection, self.address, self.since_s = connection, address, since_s
-        self.task: asyncio.Task[None] | None = None
-        self.transport: asyncio.Transport | None = None
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has ended, once there is a transport."""
+        return self.transport is not None and self.transport.is_closing()
 
     def done(self, _: asyncio.Task[None]) -> None:
         """The handshake is over, or was never begun."""
         if self.transport is None:
-            self.connection.close()
+            self.accepted.close()
+
+
+_Room: TypeAlias = Places[str, _Connection]
+_Settled: TypeAlias = Places[str | int, _Connection]
 
 
 class Acceptor:
-    """Listens, and knows how many connections of whom there are. ``refused`` counts, by kind, who found no place."""
+    """Listens, and gives connections their places. ``refused`` counts those that were refused or evicted."""
 
     def __init__(
         self,
@@ -79,20 +102,22 @@ class Acceptor:
         self._log = log
         self._is_member, self._was_shown = is_member, was_shown
         self._loop = asyncio.get_running_loop()
-        self._arrived: Room[_Stranger] = Room(limits.arrived)
-        self._ready: Turns[_Stranger] = Turns()
-        self._shaking: Room[_Stranger] = Room(limits.handshakes)
-        self._unproven: Room[_Stranger] = Room(limits.unproven)
-        self._known = Known()
-        self._users: Counts[str | int] = Counts(limits.of_one_user, limits.users)
-        self._nodes: Counts[str] = Counts(OF_ONE_NODE, limits.agents)
-        self._places: dict[asyncio.Transport, tuple[Counts[str | int] | Counts[str], str | int]] = {}
-        self._serials: dict[asyncio.Transport, str] = {}  # of the certificates that were shown on them
+        self._proved: dict[str, None] = {}  # addresses of agents, the last one last
+        self._arrived, self._shaking, self._unproven = map(
+            self._room, (limits.arrived, limits.handshakes, limits.unproven)
+        )
+        self._ready: dict[_Connection, str] = {}  # of those that have arrived: what has sent its first byte
+        self._users: _Settled = Places(Bounds(limits.users, limits.of_one_user), preferred={0})
+        self._nodes: _Settled = Places(Bounds(limits.agents, _OF_ONE_NODE))
         self._starting: set[asyncio.Task[None]] = set()
         self._sockets: list[socket.socket] = []
         self._secured: ssl.SSLContext | None = None
         self.refused = 0
         self._ended = 0  # connections, since garbage was looked for
+
+    def _room(self, most: int) -> _Room:
+        """Strangers by their address, of which each has half of the places at most."""
+        return Places(Bounds(most, max(1, most // 2)), replaces=True, preferred=self._proved)
 
     # listening
 
@@ -120,7 +145,7 @@ class Acceptor:
             self._loop.remove_reader(each)
         self._sockets.clear()
         for room in (self._arrived, self._shaking, self._unproven):
-            for _, stranger in room:
+            for stranger in room:
                 self._send_away(stranger)
         for task in self._starting:
             task.cancel()
@@ -147,65 +172,57 @@ class Acceptor:
 
     # users of this host
 
-    def _local(self, connection: socket.socket, _: object) -> None:
-        uid = peer_credentials(connection).uid
-        if self._full(self._users, uid, first=uid == 0):
+    def _local(self, accepted: socket.socket, _: object) -> None:
+        uid = peer_credentials(accepted).uid
+        connection = _Connection(accepted, self._loop.time())
+        if not self._settle(connection, self._users, uid):
             self._refuse(f"uid {uid}", "too many connections")
             with contextlib.suppress(OSError):
-                connection.send(_FULL)
-            connection.close()
+                accepted.send(_FULL)
+            accepted.close()
             return
-        self._users.add(uid)
-        self._start(self._begin(connection, uid))
+        self._start(self._begin(connection))
 
-    async def _begin(self, connection: socket.socket, uid: int) -> None:
+    async def _begin(self, connection: _Connection) -> None:
         try:
-            transport, _ = await self._loop.connect_accepted_socket(self._server, connection)
-            transport.max_size = _PIECE_BYTES  # type: ignore[attr-defined]
+            connection.transport, _ = await self._loop.connect_accepted_socket(self._server, connection.accepted)
+            connection.transport.max_size = _PIECE_BYTES  # type: ignore[attr-defined]
         except OSError:
-            self._users.remove(uid)
-            connection.close()
+            self._users.leave(connection)
+            connection.accepted.close()
         except BaseException:
-            self._users.remove(uid)
+            self._users.leave(connection)
             raise
-        else:
-            self._places[transport] = (self._users, uid)
 
     # strangers
 
-    def _remote(self, connection: socket.socket, address: object) -> None:
+    def _remote(self, accepted: socket.socket, address: object) -> None:
         host = str(address[0]) if isinstance(address, tuple) else ""
-        stranger = _Stranger(connection, host, self._loop.time())
-        self._make_room(self._arrived.enter(host, stranger, self._known.addresses))
-        self._loop.add_reader(connection, self._speaks, stranger)
+        stranger = _Connection(accepted, self._loop.time(), host)
+        self._enter(self._arrived, stranger)
+        self._loop.add_reader(accepted, self._speaks, stranger)
 
-    def _speaks(self, stranger: _Stranger) -> None:
+    def _speaks(self, stranger: _Connection) -> None:
         """Its first byte has come, or its end."""
-        self._loop.remove_reader(stranger.connection)
-        self._ready.add(stranger.address, stranger)
+        self._loop.remove_reader(stranger.accepted)
+        self._ready[stranger] = stranger.address
         self._serve()
 
     def _serve(self) -> None:
         """Begin handshakes, as many as there is room for."""
-        while self._shaking.count < self._shaking.most:
-            found = self._ready.next(self._known.addresses, self._may)
-            if found is None:
-                return
-            address, stranger = found
-            self._arrived.leave(address, stranger)
-            self._shaking.enter(address, stranger)
+        while (stranger := self._shaking.next_of(self._ready)) is not None:
+            del self._ready[stranger]
+            self._arrived.leave(stranger)
+            self._enter(self._shaking, stranger)
             stranger.task = self._start(self._shake(stranger))
             stranger.task.add_done_callback(stranger.done)
 
-    def _may(self, address: str) -> bool:
-        return self._shaking.of(address) < self._shaking.of_one
-
-    async def _shake(self, stranger: _Stranger) -> None:
+    async def _shake(self, stranger: _Connection) -> None:
         assert self._secured is not None
         try:
             transport, _ = await self._loop.connect_accepted_socket(
                 self._server,
-                stranger.connection,
+                stranger.accepted,
                 ssl=self._secured,
                 ssl_handshake_timeout=HANDSHAKE_S,
                 ssl_shutdown_timeout=_GOODBYE_S,
@@ -220,10 +237,10 @@ class Acceptor:
             self._identify(stranger, transport)
         finally:
             self._ended += 1
-            self._shaking.leave(stranger.address, stranger)
+            self._shaking.leave(stranger)
             self._loop.call_soon(self._serve)
 
-    def _identify(self, stranger: _Stranger, transport: asyncio.Transport) -> None:
+    def _identify(self, stranger: _Connection, transport: asyncio.Transport) -> None:
         """By its certificate, if it has shown one; else it is asked for a token."""
         stranger.transport = transport
         secured: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
@@ -234,75 +251,80 @@ class Acceptor:
         except BadInput:
             peer = None
         if peer is None or not self._is_member(peer, serial_of(secured)):
-            self._make_room(self._unproven.enter(stranger.address, stranger, self._known.addresses))
+            self._enter(self._unproven, stranger)
             return
-        serial = self._serials[transport] = serial_of(secured)
-        self._was_shown(peer, serial, expiry_of(secured) or 0.0)
-        if peer.kind == "user":
-            self._settle(transport, self._users, peer.name)
-        else:
-            self._known.add(stranger.address)
-            self._settle(transport, self._nodes, peer.name)
+        stranger.serial = serial_of(secured)
+        self._was_shown(peer, stranger.serial, expiry_of(secured) or 0.0)
+        if peer.kind != "user":
+            self._proved.pop(stranger.address, None)
+            self._proved[stranger.address] = None
+            if len(self._proved) > _PROVED:
+                del self._proved[next(iter(self._proved))]
+        if not self._settle(stranger, self._users if peer.kind == "user" else self._nodes, peer.name):
+            self._refuse(peer.name, "too many connections")
+            transport.write(_FULL)
+            transport.close()
 
     def proven(self, transport: asyncio.BaseTransport | None, user: str) -> bool:
         """An unproven one has shown a token; False where that user has no place left."""
-        found = next((each for _, each in self._unproven if each.transport is transport), None)
-        if found is None or found.transport is None:
+        found = next((each for each in self._unproven if each.transport is transport), None)
+        if found is None:
             return True  # it was here before
-        if self._full(self._users, user):
+        if not self._settle(found, self._users, user):
             return False
-        self._unproven.leave(found.address, found)
-        self._users.add(user)
-        self._places[found.transport] = (self._users, user)
+        self._unproven.leave(found)
         return True
 
-    def _settle(self, transport: asyncio.Transport, counts: "Counts[str | int] | Counts[str]", name: str) -> None:
-        if self._full(counts, name):
-            self._refuse(name, "too many connections")
-            self._serials.pop(transport, None)
-            transport.write(_FULL)
-            transport.close()
-            return
-        counts.add(name)
-        self._places[transport] = (counts, name)
+    def _settle(self, connection: _Connection, places: _Settled, owner: str | int) -> bool:
+        """Whether a user's or a node's connection gets a place; those that have ended give theirs back first."""
+        try:
+            places.enter(connection, owner)
+        except NoPlace:
+            self._count_gone()
+            try:
+                places.enter(connection, owner)
+            except NoPlace:
+                return False
+        places.settle(connection)
+        return True
 
     # those who go
 
     def cut(self, serials: Container[str]) -> int:
         """End the connections on which certificates of those numbers were shown; how many there were."""
         self._count_gone()
-        found = [transport for transport, serial in self._serials.items() if serial in serials]
+        found = [
+            each.transport
+            for places in (self._users, self._nodes)
+            for each in places
+            if each.transport is not None and each.serial in serials
+        ]
         for transport in found:
             _abort(transport)
         return len(found)
 
-    def _full(self, counts: "Counts[str | int] | Counts[str]", key: str | int, *, first: bool = False) -> bool:
-        if not counts.full(key, first=first):  # type: ignore[arg-type]
-            return False
-        self._count_gone()
-        return counts.full(key, first=first)  # type: ignore[arg-type]
-
     def _count_gone(self) -> None:
-        for transport in [each for each in self._places if each.is_closing()]:
-            self._ended += 1
-            counts, key = self._places.pop(transport)
-            self._serials.pop(transport, None)
-            counts.remove(key)  # type: ignore[arg-type]
+        for places in (self._users, self._nodes):
+            for each in places:
+                if each.is_gone:
+                    self._ended += 1
+                    places.leave(each)
 
-    def _make_room(self, stranger: _Stranger | None) -> None:
-        if stranger is not None:
-            self._refuse("strangers", "too many connections", address=stranger.address)
-            self._send_away(stranger)
+    def _enter(self, room: _Room, stranger: _Connection) -> None:
+        """Into a room where something is evicted for it if there is no place left."""
+        if (evicted := room.enter(stranger, stranger.address)) is not None:
+            self._refuse("strangers", "too many connections", address=evicted.address)
+            self._send_away(evicted)
 
-    def _send_away(self, stranger: _Stranger) -> None:
+    def _send_away(self, stranger: _Connection) -> None:
         if stranger.transport is not None:
             _abort(stranger.transport)
         elif stranger.task is not None:
             stranger.task.cancel()
         else:
-            self._loop.remove_reader(stranger.connection)
-            self._ready.drop(stranger.address, stranger)
-            stranger.connection.close()
+            self._loop.remove_reader(stranger.accepted)
+            self._ready.pop(stranger, None)
+            stranger.accepted.close()
 
     def _refuse(self, who: str, kind: str, **fields: object) -> None:
         self.refused += 1
@@ -318,13 +340,12 @@ class Acceptor:
                 gc.collect()
             now_s = self._loop.time()
             for room in (self._arrived, self._unproven):
-                for address, each in room:
-                    gone = each.transport is not None and each.transport.is_closing()
-                    if gone or now_s - each.since_s > PROOF_S:
-                        room.leave(address, each)
+                for each in room:
+                    if each.is_gone or now_s - each.since_s > PROOF_S:
+                        room.leave(each)
                         self._send_away(each)
-            if len(self._ready):
-                for _, each in self._shaking:
+            if self._ready:
+                for each in self._shaking:
                     if now_s - each.since_s > _SLOW_S:
                         self._send_away(each)
 

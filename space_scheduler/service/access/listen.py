@@ -6,13 +6,41 @@ import resource
 import socket
 import stat
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from cosched.errors import BadInput, Failed
 
 #: What the kernel takes for the path of a Unix socket (sun_path, less the closing NUL).
 LONGEST_PATH: Final = 107
 _ENOUGH: Final = 65_536
+#: Descriptors for the journal, listening sockets, libraries.
+_OWN: Final = 64
+_LEAST: Final = 32
+
+
+class Limits(NamedTuple):
+    """How many connections there may be. ``agents`` is what is left for them."""
+
+    arrived: int
+    handshakes: int
+    unproven: int
+    users: int
+    of_one_user: int
+    agents: int
+
+    @property
+    def needed(self) -> int:
+        """Descriptors, were all there."""
+        return _OWN + self.arrived + self.handshakes + self.unproven + self.users + self.agents
+
+    @staticmethod
+    def of(descriptors: int, nodes: int, users: int, of_one_user: int) -> "Limits":
+        """What goes into so many descriptors: places for agents first."""
+        agents = max(128, 2 * nodes)
+        rest = max(4 * _LEAST, descriptors - _OWN - agents)
+        arrived, handshakes = min(256, rest // 4), min(32, rest // 8)
+        users = max(_LEAST, min(users, rest - arrived - 2 * handshakes))
+        return Limits(arrived, handshakes, handshakes, users, of_one_user, agents)
 
 
 def checked_path(path: Path) -> Path:

@@ -41,7 +41,7 @@ def test_guests_of_strangers_keep_nobody_from_the_switch(guard: RealGuard) -> No
         assert desk(guard, "resume").returncode == 0
 
 
-def test_a_uid_has_two_places_and_the_first_stranger_makes_room(guard: RealGuard) -> None:
+def test_uid_has_two_places_and_full_desk_evicts_no_decider(guard: RealGuard) -> None:
     path = f"{guard.directory}/run/desk.sock"
 
     def guest(uid: int) -> socket.socket:
@@ -70,17 +70,18 @@ def test_a_uid_has_two_places_and_the_first_stranger_makes_room(guard: RealGuard
         began_s = time.monotonic()
         mine = [guest(STRANGERS[0]) for _ in range(4)]
         third = [is_open(each) for each in mine[2:]]
+        root = guest(0)  # it decides here: its places are beside the strangers' 16
         others = [guest(uid) for uid in range(61010, 61017) for _ in range(2)]
-        last = guest(0)  # all 16 places are taken: root has one
-        then = [is_open(last), is_open(mine[0]), is_open(others[0])]
+        last = guest(61017)
+        then = [is_open(each) for each in (last, mine[0], others[0], root)]
         in_time = time.monotonic() < began_s + 4.0
-        for each in (*mine, *others, last):
+        for each in (*mine, *others, last, root):
             while not in_time and is_open(each):  # who is answered leaves: the places are free again
                 pass
             each.close()
         return (third, then) if in_time else None
 
-    assert wait_for(found, "guests who come soon after each other") == ([False, False], [True, False, True])
+    assert wait_for(found, "guests who come soon after each other") == ([False, False], [True, False, True, True])
 
 
 def test_who_decides_has_a_door_that_no_stranger_can_knock_at(make_guard: Any) -> None:

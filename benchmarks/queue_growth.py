@@ -4,16 +4,34 @@
 under conservative backfilling. Widths and estimates are drawn from a few, and estimates are exact: nobody's reservation
 moves, and what is left is what a pass costs with so many others waiting. What counts is the CPU time per job, the fixed
 cost of a process taken off by the simulation of the first job alone.
+
+    ./run bench queue_growth view [ROUNDS [CHECKOUT...]]
+
+What the scheduler's core takes to publish its view after the commit of one submission, with as many jobs waiting: CPU
+time of its thread, the median of 200 in a process of their own; interleaved with other checkouts.
 """
 
+import os
 import random
 import statistics
+import subprocess
 import sys
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.measure import interleaved, machine, show
+from cosched.model.job import Job
+from cosched.model.node import Node
+from cosched.model.time import US_PER_S
+from cosched.wire.api import Submission
+from space_scheduler.machine import events as ev
+from space_scheduler.machine.state import MachineRules
+from space_scheduler.plugins import resolve
+from space_scheduler.service.core.journalled import JournalledCore
+from space_scheduler.service.journal.journal import Journal
 
+_VIEWS = 200
 SIZES = (100, 1_000, 10_000)
 POLICIES = ("easy", "conservative")
 PROCS = 128
@@ -31,8 +49,49 @@ def _line(number: int, submit_s: int, run_s: int, procs: int) -> str:
     return f"{number} {submit_s} -1 {run_s} {procs} -1 -1 {procs} {run_s} -1 1 1 -1 -1 -1 -1 -1 -1"
 
 
+def view_us(jobs: int) -> float:
+    """Median CPU time of a view after a submission that has been committed, in microseconds."""
+    submission = Submission(script="#!/bin/sh\n", directory="/")
+    with TemporaryDirectory(prefix="cosched-bench-") as scratch:
+        core = JournalledCore(Journal(Path(scratch) / "journal.db"), resolve("easy"), MachineRules())
+        for number in range(64):
+            core.take_in(ev.NodeJoined(Node(f"n{number}", 4, 8 << 30)), 0)
+        took_s = []
+        for number in range(jobs + _VIEWS):
+            job = Job(0, 1 + number % 7, (60 + number % 50) * US_PER_S, 0)
+            core.submit(job, submission, f"user{number % 5}", number)
+            if number >= jobs:
+                core.commit()
+                began_s = time.thread_time()
+                core.view(decided_us=0, accepting=True, problem="")
+                took_s.append(time.thread_time() - began_s)
+        core.journal.close()
+    return statistics.median(took_s) * 1e6
+
+
+def views(rounds: int, checkouts: list[str]) -> None:
+    """Measure the views of all checkouts in turn, and print their medians."""
+    for jobs in SIZES:
+        found: dict[str, list[float]] = {each: [] for each in checkouts}
+        for _ in range(rounds):
+            for checkout, medians in found.items():
+                command = [sys.executable, __file__, "view_us", str(jobs)]
+                environment = os.environ | {"PYTHONPATH": checkout}
+                medians.append(float(subprocess.check_output(command, env=environment)))
+        for checkout, medians in found.items():
+            least_us, most_us = min(medians), max(medians)
+            print(
+                f"{jobs:>6} waiting, {checkout}: {statistics.median(medians):.1f} µs ({least_us:.1f} to {most_us:.1f})"
+            )
+
+
 def main(arguments: list[str]) -> None:
     """Measure and print."""
+    match arguments:
+        case ["view_us", jobs]:
+            return print(view_us(int(jobs)))
+        case ["view", *rest]:
+            return views(int(rest[0]) if rest else 5, [str(Path(__file__).parents[1]), *rest[1:]])
     rounds = next((int(each) for each in arguments if each.isdecimal()), 5)
     commands = {}
     with TemporaryDirectory(prefix="cosched-bench-") as scratch:

@@ -1,7 +1,6 @@
 """Why a job could never start, and why one is in the state it is in: with the function that plans (``feasibility``)."""
 
 from collections.abc import Collection, Mapping
-from itertools import islice
 from typing import Final, NamedTuple
 
 from cosched.model.job import Job, JobState
@@ -196,12 +195,18 @@ def without_place(machine: MachineView, now_us: int, most: int) -> dict[int, Rea
 
     What is found is kept by the capacity until nodes or their owners change.
     """
-    kept = {} if machine.nodes is None else machine.nodes.without_place
-    line = [(job.id, (asked_of(job), job.user), job) for _, job in islice(machine.jobs.queue.line(), most)]
+    nodes, first = machine.nodes, machine.jobs.queue.line()[:most]
+    kept = {} if nodes is None else nodes.without_place
+    if nodes is not None and kept and nodes.without_place_in[0] == first:
+        return nodes.without_place_in[1]
+    line = [(job.id, (asked_of(job), job.user), job) for _, job in first]
     new = {asked: job for _, asked, job in line if asked not in kept}
-    empty = machine.nodes.empty() if new and machine.nodes is not None else None
+    empty = nodes.empty() if new and nodes is not None else None
     kept |= {asked: _no_place_on_empty(machine, job, now_us, empty) for asked, job in new.items()}
-    return {job_id: reason for job_id, asked, _ in line if (reason := kept[asked]) is not None}
+    found = {job_id: reason for job_id, asked, _ in line if (reason := kept[asked]) is not None}
+    if nodes is not None:
+        nodes.without_place_in = first, found
+    return found
 
 
 def _no_place_on_empty(machine: MachineView, job: Job, now_us: int, empty: Room | None = None) -> Reason | None:

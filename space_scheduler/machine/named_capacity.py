@@ -14,6 +14,7 @@ from space_scheduler.machine.capacity import Totals
 from space_scheduler.machine.nodes import Member, NodeStatus, UnknownNode, by_number
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.on_nodes import NO_BANS
+from space_scheduler.policy.queue import Entry
 from space_scheduler.reasons import Reason
 
 #: What a place depends on: processors, memory and CPU of each task, kind, nodes to avoid, and other widths.
@@ -49,6 +50,8 @@ class NamedCapacity:
         self._known_to_fit: set[Asked] = set()  # there, of those who were asked about last
         #: By what is asked and the user, why empty nodes in service have no place; until nodes or owners change.
         self.without_place: dict[tuple[Asked, int], Reason | None] = {}
+        #: The first jobs of the queue, and what was found of them by number: until then too.
+        self.without_place_in: tuple[Sequence[Entry], dict[int, Reason]] = [], {}
 
     def __getitem__(self, name: str) -> Member:
         if name not in self.members:

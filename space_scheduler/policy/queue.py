@@ -11,7 +11,8 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from heapq import heapify, heappop, heapreplace
-from typing import Final
+from itertools import islice
+from typing import Final, overload
 
 from cosched.model.job import Job
 from cosched.model.time import FOREVER_US
@@ -38,7 +39,7 @@ class JobQueue:
     for the jobs to be alike: what the place looks at (``feasibility.Place``), or all of them.
     """
 
-    __slots__ = ("_apart", "_by_shape", "_cpu", "_entries", "_first", "_kind", "_lines", "_order", "_sorted")
+    __slots__ = ("_apart", "_by_shape", "_cpu", "_entries", "_first", "_kind", "_lines", "_order", "_shared", "_sorted")
 
     def __init__(self, order: Order = fcfs, alike_in: Collection[Field] = FIELDS) -> None:
         self._order = order
@@ -46,6 +47,7 @@ class JobQueue:
         self._entries: dict[int, Entry] = {}
         self._sorted: list[Entry] = []  # from _first on; before it lie jobs already taken from the front
         self._first = 0
+        self._shared = False  # lines refer to the list
         self._by_shape: dict[int, dict[Rest, deque[Entry]]] = {}
         self._apart: frozenset[int] = frozenset()
         self._lines: dict[RankOf, dict[int, Line]] = {}  # by width, while the queue is long and walked so
@@ -88,8 +90,15 @@ class JobQueue:
         return (jobs[i][1] for i in range(self._first, len(jobs)))
 
     def line(self) -> Sequence[Entry]:
-        """The keys and the jobs in order, as a value of its own: a copy that costs next to nothing."""
-        return self._sorted[self._first :]
+        """The keys and the jobs in order, as a value of its own; the list is copied when its midst is to change."""
+        self._shared = True
+        return InOrder(self._sorted, self._first, len(self._sorted))
+
+    def _own(self) -> list[Entry]:
+        """The list, to be changed anywhere."""
+        if self._shared:
+            self._sorted, self._first, self._shared = self._sorted[self._first :], 0, False
+        return self._sorted
 
     def head(self) -> Job | None:
         """The first job in order, or None."""
@@ -120,7 +129,7 @@ class JobQueue:
         if len(jobs) == self._first or jobs[-1][0] < key:
             jobs.append(entry)
         else:
-            insort(jobs, entry, self._first)  # keys are unique: jobs are never compared
+            insort(self._own(), entry, self._first)  # keys are unique: jobs are never compared
         self._enter(entry)
         for by, lines in self._lines.items():
             _line_up(lines, by, entry)
@@ -145,10 +154,11 @@ class JobQueue:
         if jobs[first] is entry:
             self._first = first = first + 1
             if first >= _COMPACT_AT and first * 2 >= len(jobs):
-                del jobs[:first]
+                del self._own()[: self._first]
                 self._first = 0
         else:
-            del jobs[bisect_left(jobs, entry, first)]
+            jobs = self._own()
+            del jobs[bisect_left(jobs, entry, self._first)]
         within = self._by_shape[job.procs]
         shape = self._within_width(job)
         same = within[shape]
@@ -215,6 +225,29 @@ class JobQueue:
         if job.avoid or kind or cpu_permille != WHOLE_CPU_PERMILLE or job.shape is not None or user != -1:
             return rest, job.avoid, kind, cpu_permille, job.shape, user
         return rest
+
+
+class InOrder(Sequence[Entry]):
+    """Those of a sorted list from ``first`` to ``end``, which never change: the list grows at its end, or is copied."""
+
+    __slots__ = ("_end", "_entries", "_first")
+
+    def __init__(self, entries: list[Entry], first: int, end: int) -> None:
+        self._entries, self._first, self._end = entries, first, end
+
+    def __len__(self) -> int:
+        return self._end - self._first
+
+    def __iter__(self) -> Iterator[Entry]:
+        return islice(self._entries, self._first, self._end)
+
+    @overload
+    def __getitem__(self, at: int) -> Entry: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Entry]: ...
+    def __getitem__(self, at: int | slice) -> Entry | list[Entry]:
+        places = range(self._first, self._end)[at]
+        return self._entries[places] if isinstance(places, int) else [self._entries[each] for each in places]
 
 
 class Scan:

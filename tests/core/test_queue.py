@@ -1,5 +1,6 @@
 """The queue and its scans against a sorted list."""
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -12,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from cosched.model.job import Job
 from space_scheduler.policy import queue as queues
 from space_scheduler.policy.order import ORDERS, Order, fcfs, ljf, sjf
-from space_scheduler.policy.queue import JobQueue
+from space_scheduler.policy.queue import Entry, JobQueue
 
 shapes = st.tuples(st.integers(1, 4), st.integers(1, 3))
 
@@ -28,6 +29,7 @@ class QueueBesideAList(RuleBasedStateMachine):
         self.inside: list[tuple[Job, int]] = []
         self.outside: list[tuple[Job, int]] = []
         self.submitted = 0
+        self.lines: list[tuple[Sequence[Entry], list[Job]]] = []
 
     @rule(shape=shapes)
     def submit(self, shape: tuple[int, int]) -> None:
@@ -56,6 +58,17 @@ class QueueBesideAList(RuleBasedStateMachine):
         job, rank = self.outside.pop(data.draw(st.integers(0, len(self.outside) - 1)))
         self.queue.add(job, rank)
         self.inside.append((job, rank))
+
+    @rule()
+    def keep_the_line(self) -> None:
+        self.lines.append((self.queue.line(), [job for job, _ in self.sorted()]))
+
+    @invariant()
+    def lines_stay_as_they_were(self) -> None:
+        for line, jobs in self.lines:
+            assert [job for _, job in line] == jobs
+            assert [job for _, job in line[:2]] == jobs[:2]
+            assert len(line) == len(jobs)
 
     def sorted(self) -> list[tuple[Job, int]]:
         return sorted(self.inside, key=lambda entry: self.order(*entry))

@@ -2,7 +2,7 @@
 
 import random
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,7 +96,7 @@ class Known:
     wal_bytes: int
     seq: int
     state: bytes
-    records: dict[int, JobRecord]
+    records: Mapping[int, JobRecord]
 
 
 @dataclass

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar
 
 import msgspec
 
@@ -47,6 +47,7 @@ from space_scheduler.service.journal.records import (
     Explained,
     Facts,
     JobRecord,
+    PagedDict,
     Reshaped,
     Transition,
     View,
@@ -54,6 +55,7 @@ from space_scheduler.service.journal.records import (
 from space_scheduler.service.journal.recovery import Recovered, differing, rebuild, timer_after
 from space_scheduler.service.journal.schema import JournalRefused, readable
 
+Counted = TypeVar("Counted")
 RESUMED: Final = "the state was built again from the journal before this pass"
 #: How long a job may take to end after its predicted end before it is overdue, unless the host says otherwise.
 OVERDUE_AFTER_US: Final = 5 * US_PER_S
@@ -158,7 +160,7 @@ class JournalledCore:
         self.dividing = dividing
         self.eligibility = eligibility
         self.overdue_after_us = overdue_after_us
-        self.records: dict[int, JobRecord] = {}
+        self.records: PagedDict[JobRecord]
         self.ended: dict[JobState, int] = {}
         self._chosen: list[Chosen] = []
         self._committed_with = policy, rules  # in force by the journal, whatever is staged
@@ -240,7 +242,7 @@ class JournalledCore:
         self._resumed = True
         with readable(self.journal.path):
             self.rebuilt = found = rebuild(self.journal)
-            self.records = self.journal.alive()
+            self.records = PagedDict(self.journal.alive())
             self.alive = Counter(record.state for record in self.records.values())
             self.waiting = Counter(record.user for record in self.records.values() if record.state in NOT_STARTED)
             self.kept_back = Counter(why for record in self.records.values() if (why := record.kept_back) is not None)
@@ -538,11 +540,11 @@ class JournalledCore:
 
     def _count(self, record: JobRecord, by: int) -> None:
         if record.alive:
-            self.alive[record.state] += by
+            _add(self.alive, record.state, by)
         if record.state in NOT_STARTED:
-            self.waiting[record.user] += by
+            _add(self.waiting, record.user, by)
         if (why := record.kept_back) is not None:
-            self.kept_back[why] += by
+            _add(self.kept_back, why, by)
 
     # looking at it
 
@@ -577,16 +579,16 @@ class JournalledCore:
             return ()
 
     def view(self, *, decided_us: int, accepting: bool, problem: str) -> View:
-        """All there is to see, as a value of its own."""
+        """All there is to see, as a value of its own. It costs what has changed, however many jobs there are."""
         state = self.state
         return View(
             seq=self.journal.seq,
             now_us=self.journal.last_us,
             jobs=self.records.copy(),
             line=state.queue.line(),
-            waiting=+self.waiting,
-            kept_back=+self.kept_back,
-            alive=+self.alive,
+            waiting=dict(self.waiting),
+            kept_back=dict(self.kept_back),
+            alive=dict(self.alive),
             procs_total=state.procs_total,
             free_procs=state.free_procs,
             passes=state.passes,
@@ -598,6 +600,12 @@ class JournalledCore:
             aside=dict(state.machine.jobs.aside.jobs),
             without_place=state.without_place(self.journal.last_us, EXPLAINED),
         )
+
+
+def _add(counts: Counter[Counted], of: Counted, by: int) -> None:
+    counts[of] += by
+    if not counts[of]:
+        del counts[of]
 
 
 #: What an event's fields are in words, where it has them.

@@ -4,8 +4,9 @@ The journal keeps these for every job it ever accepted (``keep_jobs``: for so lo
 them for those alive.
 """
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence, ValuesView
+from itertools import chain
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -23,6 +24,8 @@ from space_scheduler.reasons import Reason, Why
 
 #: Of a job that is resized again and again.
 MOST_RESHAPED: Final = 100
+_PAGE_BITS: Final = 6
+Value = TypeVar("Value")
 
 
 class Transition(msgspec.Struct, frozen=True, gc=False):
@@ -161,6 +164,65 @@ class Explained(msgspec.Struct, frozen=True):
 EXPLAINED: Final = 50
 
 
+class PagedDict(MutableMapping[int, Value]):
+    """A dict by whole numbers, in their order of entry within and between pages of them.
+
+    A copy costs one step for each page, a change after it the copy of one page.
+    """
+
+    __slots__ = ("_own", "_pages")
+
+    def __init__(self, values: Mapping[int, Value]) -> None:
+        self._pages: dict[int, dict[int, Value]] = {}
+        self._own: set[int] = set()  # pages that no copy shares
+        self.update(values)
+
+    def copy(self) -> "PagedDict[Value]":
+        """The same, independent of what becomes of this one."""
+        other = PagedDict[Value]({})
+        other._pages = self._pages.copy()
+        self._own.clear()
+        return other
+
+    def __getitem__(self, number: int) -> Value:
+        return self._pages.get(number >> _PAGE_BITS, {})[number]
+
+    def __setitem__(self, number: int, value: Value) -> None:
+        self._page(number)[number] = value
+
+    def __delitem__(self, number: int) -> None:
+        page = self._page(number)
+        del page[number]
+        if not page:
+            del self._pages[number >> _PAGE_BITS]
+            self._own.remove(number >> _PAGE_BITS)
+
+    def _page(self, number: int) -> dict[int, Value]:
+        """The page of a number, to be changed."""
+        at = number >> _PAGE_BITS
+        if at not in self._own:
+            self._own.add(at)
+            self._pages[at] = self._pages.get(at, {}).copy()
+        return self._pages[at]
+
+    def __iter__(self) -> Iterator[int]:
+        return chain.from_iterable(self._pages.values())
+
+    def __len__(self) -> int:
+        return sum(map(len, self._pages.values()))
+
+    def values(self) -> ValuesView[Value]:
+        """As of any mapping, and fast."""
+        return _Values(self)
+
+
+class _Values(ValuesView[Value]):
+    _mapping: PagedDict[Value]
+
+    def __iter__(self) -> Iterator[Value]:
+        return chain.from_iterable(page.values() for page in self._mapping._pages.values())
+
+
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """The service's state at one moment; never changes, and reading it blocks nobody.
 
@@ -176,7 +238,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     seq: int = 0
     now_us: int = 0
-    jobs: dict[int, JobRecord] = {}
+    jobs: Mapping[int, JobRecord] = {}
     line: Sequence[tuple[Any, Job]] = ()
     waiting: dict[str, int] = {}
     kept_back: dict[Why, int] = {}

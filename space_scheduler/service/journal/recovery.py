@@ -4,7 +4,7 @@ That is what lets a scheduler come back with another policy, with a broken one, 
 exactly what it had said: who was started, and where (design, section 4).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -43,7 +43,7 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     events: int
     snapshot_seq: int
-    jobs: dict[int, JobRecord]
+    jobs: Mapping[int, JobRecord]
     nodes: tuple[NodeStatus, ...]
     progress: dict[int, Progress]
     turns: SavedTurns
@@ -159,7 +159,7 @@ def timer_after(timer_us: int | None, event: Event, instructions: Iterable[Instr
     return timer_us
 
 
-def differing(state: SchedulerState, records: dict[int, JobRecord]) -> str:
+def differing(state: SchedulerState, records: Mapping[int, JobRecord]) -> str:
     """How the core's live jobs differ from the journal's list of jobs; empty when they agree.
 
     Both were written in the same transactions, so a difference means damage, or software that reads events otherwise.

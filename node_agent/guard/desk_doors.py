@@ -28,9 +28,9 @@ DIRECTORY_NAME: Final = "desk"
 SHARE: Final = 0.01
 MOST_US: Final = 50_000
 MOST_OF_ONE_US: Final = 1_000_000
-#: Connections that have said nothing yet: of strangers in all and of one; of one who decides.
+#: Connections that have said nothing yet at one socket: of strangers in all and of one; of those who decide.
 _OF_STRANGERS: Final = Bounds(16, 2)
-_OF_ONE: Final = Bounds(4, 4)
+_OF_DECIDERS: Final = Bounds(16, 4)
 _BACKLOG: Final = 128
 _AT_ONCE: Final = 8
 _MAX_BYTES: Final = 4096
@@ -88,6 +88,7 @@ class DeskDoors:
         self._own: dict[int, _Door] = {}
         self._path = os.path.join(run, SOCKET_NAME)
         self._public = _Door(_listening(self._path, 0o111), SOCKET_NAME, MOST_US, Places(_OF_STRANGERS))
+        self._deciders: _Places = Places(_OF_DECIDERS, replaces=True)  # at everybody's socket
         self._directory = _emptied(os.path.join(run, DIRECTORY_NAME))
         self._serve(self._public)
 
@@ -131,7 +132,7 @@ class DeskDoors:
         name = f"{uid}.sock"
         listening = _listening(f"/proc/self/fd/{directory}/{name}", 0o177)
         os.chown(name, uid, -1, dir_fd=directory, follow_symlinks=False)
-        return _Door(listening, name, MOST_OF_ONE_US, Places(_OF_ONE, replaces=True))
+        return _Door(listening, name, MOST_OF_ONE_US, Places(_OF_DECIDERS, replaces=True))
 
     def _shut(self, door: _Door) -> None:
         self._loop.unwatch(door.socket.fileno())
@@ -155,10 +156,10 @@ class DeskDoors:
             self._admit(fresh, door)
 
     def _admit(self, fresh: socket.socket, door: _Door) -> None:
-        """A place among those of the peer's own door, where it has one; else it is closed."""
+        """A place, beside the strangers' where the peer decides here; else it is closed."""
         fresh.setblocking(False)
         pid, uid, _ = peer_credentials(fresh)
-        places = self._own.get(uid, door).places
+        places = self._deciders if door is self._public and uid in self._own else door.places
         try:
             evicted = places.enter(fresh, uid)
         except NoPlace:

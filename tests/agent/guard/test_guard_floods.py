@@ -8,8 +8,9 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from kit.floods import STRANGERS, asking, cpu_s, holding, strangers
@@ -17,6 +18,8 @@ from kit.guards import RealGuard
 from kit.waiting import wait_for
 
 from node_agent.guard.budget import Budget
+from node_agent.guard.desk_doors import DeskDoors
+from node_agent.guard.loop import Loop
 
 PACKETS = socket.SOCK_SEQPACKET
 
@@ -143,3 +146,41 @@ def test_a_budget_is_a_share_of_the_time_that_passes(monkeypatch: pytest.MonkeyP
     assert budget.rest_us() == 0
     budget.spend(2_000_000)
     assert budget.rest_us() == pytest.approx(300_000, rel=0.01)
+
+
+class Turns:
+    """In place of the guard's loop: callbacks by descriptor, called when a test says so."""
+
+    def __init__(self) -> None:
+        self.callbacks: dict[int, Callable[[], object]] = {}
+
+    def watch(self, fd: int, callback: Callable[[], object], **_: object) -> None:
+        self.callbacks[fd] = callback
+
+    def unwatch(self, fd: int) -> None:
+        self.callbacks.pop(fd, None)
+
+
+def test_deciders_flood_of_the_public_socket_evicts_nothing_at_its_own(tmp_path: Path) -> None:
+    loop, uid = Turns(), os.geteuid()
+    doors = DeskDoors(cast(Loop, loop), str(tmp_path), lambda packet, peer: b"answer to " + packet)
+    (public,) = loop.callbacks
+    doors.open_for({uid})
+    (own,) = loop.callbacks.keys() - {public}
+
+    def connected(path: Path) -> socket.socket:
+        made = socket.socket(socket.AF_UNIX, PACKETS)
+        made.connect(str(path))
+        return made
+
+    asking = connected(tmp_path / f"desk/{uid}.sock")
+    asking.send(b"pause")
+    loop.callbacks[own]()
+    (accepted,) = loop.callbacks.keys() - {public, own}
+    flood = [connected(tmp_path / "desk.sock") for _ in range(8)]
+    loop.callbacks[public]()
+    loop.callbacks[accepted]()
+    assert asking.recv(64) == b"answer to pause"
+    doors.close()
+    for each in (asking, *flood):
+        each.close()

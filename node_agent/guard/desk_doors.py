@@ -10,7 +10,6 @@ their own at every socket, so that strangers take none of them.
 """
 
 import contextlib
-import errno
 import os
 import socket
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from cosched.admission import Bounds, NoPlace, Places
 from cosched.linux import files, process
+from cosched.linux.descriptors import short_of_descriptors
 from cosched.linux.peers import peer_credentials
 from node_agent.guard.budget import Budget
 from node_agent.guard.loop import Loop
@@ -150,7 +150,7 @@ class DeskDoors:
             except BlockingIOError:
                 return
             except OSError as error:
-                if error.errno in {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}:
+                if short_of_descriptors(error):
                     self._loop.rest(door.socket.fileno(), _REST_US)  # it would be tried at once, again and again
                 return
             self._admit(fresh, door)

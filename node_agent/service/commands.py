@@ -16,11 +16,11 @@ from typing import Annotated
 
 import msgspec
 
+from cosched.linux.descriptors import short_of_descriptors
 from cosched.model.quantities import Bytes
 from cosched.wire.stream import MAX_PIECE, Frames, Kind, frame
 from node_agent.core.attempt import Attempt
 from node_agent.guard.client import GuardGone, GuardRefused
-from node_agent.service.entrance import short_of_descriptors
 from node_agent.service.groups import Groups
 
 _log = logging.getLogger("cosched.agent")

@@ -9,9 +9,6 @@ Descriptors are kept in reserve: the places together take at most half of what t
 
 import asyncio
 import contextlib
-import errno
-import os
-import resource
 import socket
 import ssl
 import time
@@ -19,13 +16,13 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Final
 
 from cosched.admission import Bounds, NoPlace, Places
+from cosched.linux.descriptors import raised_limit, short_of_descriptors
 from node_agent.guard.budget import Budget
 
 #: A client at a Unix socket waits in turn, also behind a full backlog; at a port it would have to come again.
 _BACKLOG, _BACKLOG_OF_PORT = 64, 512
 _AT_ONCE: Final = 16
 _REST_S: Final = 1.0
-_SHORT_OF: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 #: What accepting may cost, of one CPU, and at once.
 _SHARE_OF_ACCEPTING: Final = 0.02
 _MOST_OF_ACCEPTING_US: Final = 100_000
@@ -36,31 +33,6 @@ _BUDGETS: Final = 1024
 _DESCRIPTORS: Final = 16_384
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter, "Place"], Awaitable[None]]
-
-
-def short_of_descriptors(error: OSError) -> bool:
-    """Whether something failed because this process, or this machine, has opened too much."""
-    return error.errno in _SHORT_OF
-
-
-def has_descriptors() -> bool:
-    """Whether this process can open anything now."""
-    try:
-        os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-    except OSError as error:
-        return not short_of_descriptors(error)
-    return True
-
-
-def room_for_descriptors() -> int:
-    """How many descriptors this process may open; as many as it is allowed to ask for, within reason."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            soft = wanted
-    return _DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 
 
 class Place:
@@ -106,7 +78,7 @@ class Entrance:
         self._owner_of, self._serve, self._turned_away = owner_of, serve, turned_away
         is_shared = context is not None  # an address, by agents and strangers
         self.context, self._patience_s = context, patience_s
-        self._places: Places[Hashable, Place] = Places(bounds.within(room_for_descriptors()), replaces=is_shared)
+        self._places: Places[Hashable, Place] = Places(bounds.within(raised_limit(_DESCRIPTORS)), replaces=is_shared)
         self._budgets: dict[Hashable, Budget] = {}
         self._accepting = Budget(_SHARE_OF_ACCEPTING, _MOST_OF_ACCEPTING_US)
         self._loop = asyncio.get_running_loop()

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from cosched.config.node import NodeConfig
 from cosched.errors import BadInput
+from cosched.linux.descriptors import has_descriptors
 from cosched.model.stall import Stall, StalledProcess
 from cosched.wire.grant import Verifier, verified
 from cosched.wire.messages import Exit, FromAgent, Heartbeat, JobsHeld
@@ -30,7 +31,6 @@ from node_agent.service.attempts import AttemptFiles
 from node_agent.service.complaints import Complaints
 from node_agent.service.desk_watch import now_us
 from node_agent.service.disk import Disk
-from node_agent.service.entrance import has_descriptors
 from node_agent.service.environment import Environment
 from node_agent.service.fence import EpochFile
 from node_agent.service.files import NodeFiles

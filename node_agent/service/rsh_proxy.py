@@ -26,6 +26,7 @@ from cosched.admission import Bounds
 from cosched.errors import BadInput
 from cosched.identity import tls
 from cosched.identity.grants import load_grant_pub
+from cosched.linux.descriptors import short_of_descriptors
 from cosched.linux.peers import peer_credentials
 from cosched.wire.grant import verified
 from cosched.wire.hostfile import peer_named
@@ -35,7 +36,7 @@ from node_agent.core.attempt import Attempt
 from node_agent.guard.client import GuardGone
 from node_agent.service.commands import Commands, Wanted, fail, relayed
 from node_agent.service.complaints import Complaints
-from node_agent.service.entrance import Entrance, Place, short_of_descriptors
+from node_agent.service.entrance import Entrance, Place
 from node_agent.service.groups import Groups
 from node_agent.service.job_lookup import JobLookup
 from node_agent.service.revocations import Revocations

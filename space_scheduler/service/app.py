@@ -23,6 +23,7 @@ from cosched.garbage import not_looked_for
 from cosched.identity.grants import load_grant_key
 from cosched.identity.renewal import Renewal
 from cosched.identity.tls import Peer, server_context
+from cosched.linux.descriptors import raised_limit
 from cosched.linux.notify import notify
 from cosched.model.time import US_PER_S
 from cosched.wire.messages import TAKE_OVER_EPOCH, Fence
@@ -72,6 +73,8 @@ _LINGERING_S: Final = 0.5
 #: Of a request: enough for tokens and what proxies add, and hardly anything while it is unfinished.
 _HEADERS: Final = 32
 _FIELD_BYTES: Final = 2048
+#: No process may have more (fs.nr_open, unless it was raised).
+_DESCRIPTORS: Final = 1 << 20
 _DAY_S: Final = 86_400.0
 #: How often certificates are looked at that end soon; the log says each once a day.
 _FORETELL_S: Final = 60.0
@@ -218,7 +221,7 @@ class Service:
 
     def _acceptor(self, runner: web.AppRunner, members: Members) -> Acceptor:
         assert runner.server is not None
-        descriptors, nodes = listen.descriptors(), len(members.nodes)
+        descriptors, nodes = raised_limit(_DESCRIPTORS), len(members.nodes)
         limits = listen.Limits.of(
             descriptors, nodes, self.config.listen.max_connections, self.config.listen.max_connections_per_user
         )

@@ -14,7 +14,6 @@ strangers ends no connection of theirs.
 
 import asyncio
 import contextlib
-import errno
 import gc
 import socket
 import ssl
@@ -27,6 +26,7 @@ from aiohttp import web
 from cosched.admission import Bounds, NoPlace, Places
 from cosched.errors import BadInput
 from cosched.identity.tls import Peer, expiry_of, peer_of, serial_of
+from cosched.linux.descriptors import short_of_descriptors
 from cosched.linux.peers import peer_credentials
 from space_scheduler.service.access.listen import Limits
 from space_scheduler.service.log import Log
@@ -49,7 +49,6 @@ _LITTER: Final = 4000
 _OF_ONE_NODE: Final = 4
 #: Addresses of agents that are remembered.
 _PROVED: Final = 10_000
-_NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _WORDS: Final = b'{"message":"too many connections of yours, or of all users; again in 1 s"}'
 _FULL: Final = (
     b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
@@ -157,7 +156,7 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno not in _NO_DESCRIPTORS:
+                if not short_of_descriptors(error):
                     raise
                 self._log.peer("this host", "no connection can be accepted", why=error.strerror)
                 self._loop.remove_reader(listening)

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import resource
 import socket
 import stat
 from pathlib import Path
@@ -12,7 +11,6 @@ from cosched.errors import BadInput, Failed
 
 #: What the kernel takes for the path of a Unix socket (sun_path, less the closing NUL).
 LONGEST_PATH: Final = 107
-_ENOUGH: Final = 65_536
 #: Descriptors for the journal, listening sockets, libraries.
 _OWN: Final = 64
 _LEAST: Final = 32
@@ -119,13 +117,3 @@ def tcp_socket(address: str, port: int) -> socket.socket:
         return socket.create_server((address, port), family=family, backlog=4096, dualstack_ipv6=both)
     except OSError as error:
         raise Failed(f"cannot listen on {address} port {port}: {error.strerror or error}") from None
-
-
-def descriptors() -> int:
-    """How many descriptors this process may have: as many as it is ever allowed."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard == resource.RLIM_INFINITY:
-        hard = max(soft, _ENOUGH)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    return hard

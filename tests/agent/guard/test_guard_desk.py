@@ -3,7 +3,6 @@
 import itertools
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -290,24 +289,6 @@ def test_an_owner_who_takes_part_in_nothing_is_asked_nothing(make_guard: Any) ->
 def test_what_is_not_understood_is_refused_and_changes_nothing(guard: RealGuard, packet: bytes, complaint: str) -> None:
     assert asked_at_desk(guard, packet)["message"] == complaint
     assert desk(guard, "status")["paused"] == ""
-
-
-def test_guests_who_say_nothing_keep_nobody_out_for_long(guard: RealGuard) -> None:
-    silent = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(16)]
-    try:
-        for each in silent:
-            each.connect(f"{guard.directory}/run/desk.sock")
-
-        def answered() -> bool:
-            try:
-                return bool(desk(guard, "status")["ok"])
-            except (OSError, ValueError):
-                return False
-
-        wait_for(answered, "an answer")
-    finally:
-        for each in silent:
-            each.close()
 
 
 def test_the_command_says_what_holds_here(guard: RealGuard) -> None:

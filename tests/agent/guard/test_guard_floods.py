@@ -8,8 +8,10 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import pytest
@@ -42,49 +44,6 @@ def test_guests_of_strangers_keep_nobody_from_the_switch(guard: RealGuard) -> No
         assert paused.returncode == 0, paused.stderr
         assert json.loads(paused.stdout)["paused"] == "root has paused parallel work at this desk"
         assert desk(guard, "resume").returncode == 0
-
-
-def test_uid_has_two_places_and_full_desk_evicts_no_decider(guard: RealGuard) -> None:
-    path = f"{guard.directory}/run/desk.sock"
-
-    def guest(uid: int) -> socket.socket:
-        connection = socket.socket(socket.AF_UNIX, PACKETS)
-        connection.settimeout(30)
-        os.seteuid(uid)
-        try:
-            connection.connect(path)
-        finally:
-            os.seteuid(0)
-        return connection
-
-    def is_open(connection: socket.socket) -> bool:
-        """Asked by what nobody else may know: an answer to a question of its own."""
-        try:
-            connection.send(b"?")
-            return bool(connection.recv(4096))
-        except OSError:
-            return False
-
-    if os.geteuid() != 0:
-        pytest.skip("needs root: connections of several users")
-
-    def found() -> tuple[list[bool], ...] | None:
-        """Who is let in. None where the first may have been put out for saying nothing, which takes five seconds."""
-        began_s = time.monotonic()
-        mine = [guest(STRANGERS[0]) for _ in range(4)]
-        third = [is_open(each) for each in mine[2:]]
-        root = guest(0)  # it decides here: its places are beside the strangers' 16
-        others = [guest(uid) for uid in range(61010, 61017) for _ in range(2)]
-        last = guest(61017)
-        then = [is_open(each) for each in (last, mine[0], others[0], root)]
-        in_time = time.monotonic() < began_s + 4.0
-        for each in (*mine, *others, last, root):
-            while not in_time and is_open(each):  # who is answered leaves: the places are free again
-                pass
-            each.close()
-        return (third, then) if in_time else None
-
-    assert wait_for(found, "guests who come soon after each other") == ([False, False], [True, False, True, True])
 
 
 def test_who_decides_has_a_door_that_no_stranger_can_knock_at(make_guard: Any) -> None:
@@ -161,26 +120,94 @@ class Turns:
         self.callbacks.pop(fd, None)
 
 
-def test_deciders_flood_of_the_public_socket_evicts_nothing_at_its_own(tmp_path: Path) -> None:
-    loop, uid = Turns(), os.geteuid()
-    doors = DeskDoors(cast(Loop, loop), str(tmp_path), lambda packet, peer: b"answer to " + packet)
-    (public,) = loop.callbacks
-    doors.open_for({uid})
-    (own,) = loop.callbacks.keys() - {public}
+class DeskSockets:
+    """The desk's sockets in this process, and connections to them."""
 
-    def connected(path: Path) -> socket.socket:
+    def __init__(self, run: Path, deciders: set[int]) -> None:
+        self.run, self.loop = run, Turns()
+        self.doors = DeskDoors(cast(Loop, self.loop), str(run), lambda packet, peer: b"answer to " + packet)
+        (self.public,) = self.loop.callbacks
+        self.doors.open_for(deciders)
+        self.listening = {*self.loop.callbacks}
+        self.connected: list[socket.socket] = []
+
+    def connect(self, name: str = "desk.sock", uid: int = 0) -> socket.socket:
+        """A connection of that user's, not accepted yet."""
         made = socket.socket(socket.AF_UNIX, PACKETS)
-        made.connect(str(path))
+        self.connected.append(made)
+        before = os.geteuid()
+        os.seteuid(uid or before)
+        try:
+            made.connect(str(self.run / name))
+        finally:
+            os.seteuid(before)
+        made.setblocking(False)
         return made
 
-    asking = connected(tmp_path / f"desk/{uid}.sock")
-    asking.send(b"pause")
-    loop.callbacks[own]()
-    (accepted,) = loop.callbacks.keys() - {public, own}
-    flood = [connected(tmp_path / "desk.sock") for _ in range(8)]
-    loop.callbacks[public]()
-    loop.callbacks[accepted]()
-    assert asking.recv(64) == b"answer to pause"
-    doors.close()
-    for each in (asking, *flood):
-        each.close()
+    def accepted(self, *uids: int) -> list[socket.socket]:
+        """A connection of each of these users at everybody's socket, accepted in this order."""
+        made = []
+        for uid in uids:
+            made.append(self.connect(uid=uid))
+            self.loop.callbacks[self.public]()
+        return made
+
+    def hear(self) -> None:
+        """A turn of the loop for all connections that were accepted."""
+        for fd in self.loop.callbacks.keys() - self.listening:
+            self.loop.callbacks[fd]()
+
+
+def is_open(connection: socket.socket) -> bool:
+    try:
+        return bool(connection.recv(64))
+    except BlockingIOError:
+        return True
+
+
+@contextmanager
+def sockets_for(deciders: set[int]) -> Iterator[DeskSockets]:
+    """The desk's sockets, in a directory that all users reach."""
+    with TemporaryDirectory(prefix="cosched-desk-") as run:
+        Path(run).chmod(0o711)
+        made = DeskSockets(Path(run), deciders)
+        yield made
+        made.doors.close()
+        for each in made.connected:
+            each.close()
+
+
+def test_uid_has_two_places_and_full_desk_evicts_no_decider() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: connections of several users")
+    with sockets_for({0}) as desk:
+        mine = desk.accepted(*[STRANGERS[0]] * 3)
+        assert [is_open(each) for each in mine] == [True, True, False]
+        (root,) = desk.accepted(0)
+        others = desk.accepted(*[uid for uid in range(61010, 61017) for _ in range(2)])
+        (last,) = desk.accepted(61017)
+        assert [is_open(each) for each in (mine[0], mine[1], *others, root, last)] == [False] + [True] * 17
+
+
+def test_deciders_flood_of_the_public_socket_evicts_nothing_at_its_own() -> None:
+    uid = os.geteuid()
+    with sockets_for({uid}) as desk:
+        asking = desk.connect(f"desk/{uid}.sock")
+        (own,) = desk.listening - {desk.public}
+        desk.loop.callbacks[own]()
+        desk.accepted(*[uid] * 8)
+        asking.send(b"pause")
+        desk.hear()
+        assert asking.recv(64) == b"answer to pause"
+
+
+def test_silent_connection_is_closed_after_its_timeout() -> None:
+    with sockets_for(set()) as desk:
+        (silent,) = desk.accepted(os.geteuid())
+        due_us = desk.doors.due_us()
+        assert due_us is not None
+        desk.doors.tick(due_us - 1)
+        assert is_open(silent)
+        desk.doors.tick(due_us)
+        assert not is_open(silent)
+        assert desk.doors.due_us() is None

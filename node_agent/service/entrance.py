@@ -11,18 +11,17 @@ import asyncio
 import contextlib
 import socket
 import ssl
-import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Final
 
 from cosched.admission import Bounds, NoPlace, Places
-from cosched.linux.descriptors import raised_limit, short_of_descriptors
+from cosched.linux.descriptors import raised_limit
+from cosched.listening import Listener
 from node_agent.guard.budget import Budget
 
 #: A client at a Unix socket waits in turn, also behind a full backlog; at a port it would have to come again.
 _BACKLOG, _BACKLOG_OF_PORT = 64, 512
 _AT_ONCE: Final = 16
-_REST_S: Final = 1.0
 #: What accepting may cost, of one CPU, and at once.
 _SHARE_OF_ACCEPTING: Final = 0.02
 _MOST_OF_ACCEPTING_US: Final = 100_000
@@ -82,50 +81,28 @@ class Entrance:
         self._budgets: dict[Hashable, Budget] = {}
         self._accepting = Budget(_SHARE_OF_ACCEPTING, _MOST_OF_ACCEPTING_US)
         self._loop = asyncio.get_running_loop()
-        self._sockets = list(sockets)
-        for each in self._sockets:
+        self._listener = Listener(self._come_in, _AT_ONCE, paid=self._paid)
+        for each in sockets:
             each.listen(_BACKLOG_OF_PORT if is_shared else _BACKLOG)
-            each.setblocking(False)
-            self._listen(each)
+            self._listener.add(each)
 
     def close(self) -> None:
         """Let nobody in any more. Who is in stays until the end."""
-        for each in self._sockets:
-            self._loop.remove_reader(each.fileno())
+        sockets = [*self._listener.sockets]
+        self._listener.close()
+        for each in sockets:
             each.close()
-        self._sockets.clear()
 
     def __len__(self) -> int:
         """How many are in."""
         return len(self._places)
 
-    def _listen(self, listening: socket.socket) -> None:
-        if listening in self._sockets:
-            self._loop.add_reader(listening.fileno(), self._knocked, listening)
+    def _paid(self, cpu_ns: int) -> float:
+        """What accepting has cost; for how many seconds it has to rest."""
+        self._accepting.spend(cpu_ns)
+        return self._accepting.rest_us() / 1e6
 
-    def _rest(self, listening: socket.socket, seconds: float) -> None:
-        self._loop.remove_reader(listening.fileno())
-        self._loop.call_later(seconds, self._listen, listening)
-
-    def _knocked(self, listening: socket.socket) -> None:
-        began_ns = time.thread_time_ns()
-        try:
-            for _ in range(_AT_ONCE):
-                fresh, _ = listening.accept()
-                self._come_in(fresh)
-        except (BlockingIOError, ConnectionAbortedError):
-            pass
-        except OSError as error:
-            if short_of_descriptors(error):
-                self._rest(listening, _REST_S)
-                return
-        finally:
-            self._accepting.spend(time.thread_time_ns() - began_ns)
-        if rest_us := self._accepting.rest_us():
-            self._rest(listening, rest_us / 1e6)
-
-    def _come_in(self, fresh: socket.socket) -> None:
-        fresh.setblocking(False)
+    def _come_in(self, fresh: socket.socket, _: object) -> None:
         try:
             place = Place(self._owner_of(fresh), fresh, self._places)
             evicted = self._places.enter(place, place.owner)

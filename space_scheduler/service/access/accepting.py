@@ -26,8 +26,8 @@ from aiohttp import web
 from cosched.admission import Bounds, NoPlace, Places
 from cosched.errors import BadInput
 from cosched.identity.tls import Peer, expiry_of, peer_of, serial_of
-from cosched.linux.descriptors import short_of_descriptors
 from cosched.linux.peers import peer_credentials
+from cosched.listening import Listener
 from space_scheduler.service.access.listen import Limits
 from space_scheduler.service.log import Log
 
@@ -109,7 +109,8 @@ class Acceptor:
         self._users: _Settled = Places(Bounds(limits.users, limits.of_one_user), preferred={0})
         self._nodes: _Settled = Places(Bounds(limits.agents, _OF_ONE_NODE))
         self._starting: set[asyncio.Task[None]] = set()
-        self._sockets: list[socket.socket] = []
+        self._local = Listener(self._come_local, _AT_ONCE, short=self._none_left)
+        self._remote = Listener(self._come_remote, _AT_ONCE, short=self._none_left)
         self._secured: ssl.SSLContext | None = None
         self.refused = 0
         self._ended = 0  # connections, since garbage was looked for
@@ -122,56 +123,33 @@ class Acceptor:
 
     def listen_unix(self, listening: socket.socket) -> None:
         """Users of this host."""
-        self._listen(listening, self._local)
+        self._local.add(listening)
 
     def listen_tls(self, listening: socket.socket, secured: ssl.SSLContext) -> None:
         """Agents and remote users."""
         self._secured = secured
-        self._listen(listening, self._remote)
+        self._remote.add(listening)
 
     def renewed(self, secured: ssl.SSLContext) -> None:
         """The scheduler has another certificate, or trusts another authority: from the next connection on."""
         self._secured = secured
 
-    def _listen(self, listening: socket.socket, take: Callable[[socket.socket, object], None]) -> None:
-        listening.setblocking(False)
-        self._sockets.append(listening)
-        self._loop.add_reader(listening, self._accept, listening, take)
-
     def close(self) -> None:
         """Accept nobody any more; strangers are sent away, all other connections are the server's to end."""
-        for each in self._sockets:
-            self._loop.remove_reader(each)
-        self._sockets.clear()
+        self._local.close()
+        self._remote.close()
         for room in (self._arrived, self._shaking, self._unproven):
             for stranger in room:
                 self._send_away(stranger)
         for task in self._starting:
             task.cancel()
 
-    def _accept(self, listening: socket.socket, take: Callable[[socket.socket, object], None]) -> None:
-        for _ in range(_AT_ONCE):
-            try:
-                connection, address = listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if not short_of_descriptors(error):
-                    raise
-                self._log.peer("this host", "no connection can be accepted", why=error.strerror)
-                self._loop.remove_reader(listening)
-                self._loop.call_later(_LOOK_S, self._again, listening, take)
-                return
-            connection.setblocking(False)
-            take(connection, address)
-
-    def _again(self, listening: socket.socket, take: Callable[[socket.socket, object], None]) -> None:
-        if listening in self._sockets:
-            self._loop.add_reader(listening, self._accept, listening, take)
+    def _none_left(self, error: OSError) -> None:
+        self._log.peer("this host", "no connection can be accepted", why=error.strerror)
 
     # users of this host
 
-    def _local(self, accepted: socket.socket, _: object) -> None:
+    def _come_local(self, accepted: socket.socket, _: object) -> None:
         uid = peer_credentials(accepted).uid
         connection = _Connection(accepted, self._loop.time())
         if not self._settle(connection, self._users, uid):
@@ -195,7 +173,7 @@ class Acceptor:
 
     # strangers
 
-    def _remote(self, accepted: socket.socket, address: object) -> None:
+    def _come_remote(self, accepted: socket.socket, address: object) -> None:
         host = str(address[0]) if isinstance(address, tuple) else ""
         stranger = _Connection(accepted, self._loop.time(), host)
         self._enter(self._arrived, stranger)

@@ -25,7 +25,7 @@ _FRESH_US: Final = 5_000_000
 _SHARED_MEMORY: Final = "shared memory on the node (not visible)"
 #: What starts and keeps a node's ranks for MPICH's ``mpiexec``.
 _HYDRA: Final = "hydra_pmi_proxy"
-_NOT_READABLE: Final = "others' sockets (not visible: the agent may not look at them)"
+_NOT_READABLE: Final = "others' sockets (not visible: the agent may not look at them; coscheduling.watch_messages)"
 
 
 class Watching:

@@ -158,6 +158,11 @@ class Ground:
         """The nodes and their states."""
         return {node["name"]: node["state"] for node in self.cosched("nodes")["nodes"]}
 
+    def render(self, name: str) -> str:
+        """The command that renders a node, in root's home directory; that of the scheduler's host at other places."""
+        places = " ".join(f"--{key} {place}" for key, place in ASIDE.items()) if name == HEAD else ""
+        return f"cosched node render --name {name} --cluster office --scheduler {HEAD} {places} --into /"
+
     def until(self, holds: Callable[[], object], what: str, base_s: float = 30) -> None:
         """Wait until something holds; a command that fails meanwhile counts as not yet. Raises :class:`Broken`."""
         end_s = time.monotonic() + base_s * self.factor

@@ -20,6 +20,8 @@ _FEW_JOBS: Final = 20
 #: The length of a turn where nothing is emulated.
 _SLOT_S: Final = 0.05
 _AT_ONCE: Final = 5
+#: Without it an agent under systemd sees no message of jobs' processes, and ``ccs`` does nothing (Installation).
+_WATCHES: Final = r"[contract]\nmpl = 2\n[coscheduling]\nwatch_messages = true\n"
 _RESTARTS: Final = 50
 _UNITS: Final = ("guard", "agent", "scheduler")
 #: What may be left of jobs on a host.
@@ -188,7 +190,7 @@ def owned(ground: Ground) -> None:
 
 def settings(ground: Ground, change: str) -> None:
     """Change ``cluster.yaml`` by a script of sed, and start the scheduler anew."""
-    ground.head.at(f"sed -i '{change}' /etc/cosched/cluster.yaml; systemctl restart cosched-scheduler", base_s=30)
+    ground.head.at(f"sed -Ei '{change}' /etc/cosched/cluster.yaml; systemctl restart cosched-scheduler", base_s=30)
     ground.until(lambda: set(ground.nodes().values()) == {"up"}, "all nodes are up", base_s=60)
 
 
@@ -207,11 +209,12 @@ def coscheduled(ground: Ground) -> None:
     """Twenty jobs over both hosts under ccs, an owner at the second desk: verified, its contract kept, no residue."""
     ground.up(HEAD, DESK)
     slot = f"{_SLOT_S * ground.factor * 1000:.0f}ms"  # so that round trips as slow are a small part of it
-    settings(ground, f"s/^  mpl: 1 /  mpl: 2 /; $ a place: spread\\ncoscheduling: {{mode: ccs, slot: {slot}}}")
+    once = r"s/^  mpl: [0-9]*/  mpl: 2/; s/^(place|coscheduling):.*//; "
+    settings(ground, rf"{once}$ a place: spread\ncoscheduling: {{mode: ccs, slot: {slot}}}")
     for name, machine in ground.machines.items():
-        etc = ASIDE["etc"] if name == HEAD else "/etc/cosched"
         machine.at(
-            f"sed -i 's/^mpl = 1/mpl = 2/' {etc}/node.toml\nsystemctl restart cosched-guard cosched-agent",
+            f"cd ~; printf '{_WATCHES}' >more.toml; {ground.render(name)} --extra more.toml\n"
+            "systemctl daemon-reload; systemctl restart cosched-guard cosched-agent",
             base_s=30,
         )
     ground.until(lambda: set(ground.nodes().values()) == {"up"}, "both nodes are up", base_s=60)

@@ -73,7 +73,7 @@ def coscheduling(ground: Ground) -> None:
         etc = ASIDE["etc"] if name == HEAD else "/etc/cosched"
         change = 's/^mpl = .*/mpl = 3/; s/^preset = .*/preset = "dedicated"/'  # the command's user is no owner
         machine.at(f"sed -i '{change}' {etc}/node.toml; systemctl restart cosched-guard cosched-agent", base_s=30)
-    jobs.settings(ground, r"s/^  mpl: [0-9]*/  mpl: 3/; /^place:/d; $ a place: spread")
+    jobs.settings(ground, r"s/^  mpl: [0-9]*/  mpl: 3/; s/^place:.*//; $ a place: spread")
     line = (
         f"{_COSCHED} bench coscheduling --server /run/cosched/scheduler.sock --modes plain,none,ccs --rounds 3"
         " --works 'block, 1 ms;yield, 1 ms;poll, 1 ms' --beside 'one computing task'"

@@ -116,10 +116,9 @@ def node(ground: Ground, name: str) -> None:
     """A node by hand (Operating a cluster, 7; Installation, Keys); on the scheduler's host at other places."""
     ground.up(HEAD, name)
     machine, aside = ground.machines[name], name == HEAD
-    places = " ".join(f"--{key} {place}" for key, place in ASIDE.items()) if aside else ""
     etc = f"--etc {ASIDE['etc']}" if aside else ""
     machine.at(
-        f"set -e; cd ~; cosched node render --name {name} --cluster office --scheduler {HEAD} {places} --into /\n"
+        f"set -e; cd ~; {ground.render(name)}\n"
         "systemd-sysusers; systemd-tmpfiles --create; systemctl daemon-reload\n"
         f"cosched node request {name} {etc} >{name}.csr",
         base_s=30,

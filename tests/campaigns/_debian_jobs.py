@@ -194,6 +194,16 @@ def settings(ground: Ground, change: str) -> None:
     ground.until(lambda: set(ground.nodes().values()) == {"up"}, "all nodes are up", base_s=60)
 
 
+def rendered(ground: Ground, more: str) -> None:
+    """Render both nodes anew with more of ``node.toml``, and start guard and agent anew."""
+    for name, machine in ground.machines.items():
+        machine.at(
+            f"cd ~; printf '{more}' >more.toml; {ground.render(name)} --extra more.toml\n"
+            "systemctl daemon-reload; systemctl restart cosched-guard cosched-agent",
+            base_s=30,
+        )
+
+
 def _everywhere(ground: Ground, line: str) -> list[str]:
     """The output of a line of root's shell on each host."""
     return [machine.at(line) for machine in ground.machines.values()]
@@ -211,12 +221,7 @@ def coscheduled(ground: Ground) -> None:
     slot = f"{_SLOT_S * ground.factor * 1000:.0f}ms"  # so that round trips as slow are a small part of it
     once = r"s/^  mpl: [0-9]*/  mpl: 2/; s/^(place|coscheduling):.*//; "
     settings(ground, rf"{once}$ a place: spread\ncoscheduling: {{mode: ccs, slot: {slot}}}")
-    for name, machine in ground.machines.items():
-        machine.at(
-            f"cd ~; printf '{_WATCHES}' >more.toml; {ground.render(name)} --extra more.toml\n"
-            "systemctl daemon-reload; systemctl restart cosched-guard cosched-agent",
-            base_s=30,
-        )
+    rendered(ground, _WATCHES)
     ground.until(lambda: set(ground.nodes().values()) == {"up"}, "both nodes are up", base_s=60)
     ground.programs(HEAD, DESK)
     jobs: list[int] = []

@@ -15,7 +15,7 @@ import psutil
 
 from campaigns import _debian_jobs as jobs
 from campaigns._ansible_lab import need
-from campaigns._debian_ground import ASIDE, CHECKOUT, DESK, HEAD, Ground
+from campaigns._debian_ground import CHECKOUT, DESK, HEAD, Ground
 from campaigns._systemd_hosts import USER
 from cosched.apps.experiments.contract import IDLE, RUNS, Measured
 from cosched.apps.experiments.contract_results import Cell, by_cell, cells
@@ -26,6 +26,8 @@ _COSCHED: Final = f"{CHECKOUT}/.venv/bin/cosched"
 _NS: Final = 1e9
 #: Where runs are kept, beside the machines' disks.
 _KEPT: Final = "measured"
+#: The command's user is no owner, and agents see what its jobs' processes receive.
+_DEDICATED: Final = r'[contract]\nmpl = 3\n[presence]\npreset = "dedicated"\n[coscheduling]\nwatch_messages = true\n'
 #: A command may take so long, times the factor.
 _PATIENCE_S: Final = 120.0
 
@@ -69,10 +71,7 @@ def _ratio(found: Spread | None, base: Spread | None) -> str:
 def coscheduling(ground: Ground) -> None:
     """``cosched bench coscheduling`` on two machines that are set up as nodes, of which one has the scheduler."""
     ground.up(HEAD, DESK)
-    for name, machine in ground.machines.items():
-        etc = ASIDE["etc"] if name == HEAD else "/etc/cosched"
-        change = 's/^mpl = .*/mpl = 3/; s/^preset = .*/preset = "dedicated"/'  # the command's user is no owner
-        machine.at(f"sed -i '{change}' {etc}/node.toml; systemctl restart cosched-guard cosched-agent", base_s=30)
+    jobs.rendered(ground, _DEDICATED)
     jobs.settings(ground, r"s/^  mpl: [0-9]*/  mpl: 3/; s/^place:.*//; $ a place: spread")
     line = (
         f"{_COSCHED} bench coscheduling --server /run/cosched/scheduler.sock --modes plain,none,ccs --rounds 3"

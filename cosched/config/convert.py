@@ -1,10 +1,10 @@
 """Checking plain data against a structure, with errors that say where, what was found and what was expected."""
 
-import re
 import reprlib
+from collections.abc import Iterable
 from enum import Enum
-from types import UnionType
-from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -16,6 +16,21 @@ TOO_DEEP: Final = "nested too deeply"
 #: A whole number of more bits is not written out (Python refuses to, beyond 4300 digits).
 _LONGEST_BITS: Final = 256
 _MOST_BITS: Final = 64
+_UNFIT: Final = "something is missing or does not fit"
+#: By the word for a type, in the order in which messages name them: the plain types of its values.
+_TAKES: Final[dict[str, tuple[type, ...]]] = {
+    "bool": (bool,),
+    "int": (int,),
+    "float": (float, int),
+    "str": (str,),
+    "array": (list, tuple),
+    "object": (dict,),
+    "null": (NoneType,),
+}
+_WORDS: Final = {
+    bool: "bool", int: "int", float: "float", str: "str", list: "array", tuple: "array", dict: "object",
+    NoneType: "null",
+}  # fmt: skip
 
 
 def check_numbers(raw: object, where: str) -> None:
@@ -43,13 +58,11 @@ def convert(raw: object, into: type[Settings], where: str) -> Settings:
     except RecursionError:
         raise BadInput(where, TOO_DEEP, "keys and values") from None
     except msgspec.ValidationError as error:
-        problem, _, path = str(error).partition(" - at `$")
-        key = path.rstrip("`").lstrip(".")
-        found = _found(raw, key)
-        if choices := _choices(into, key):
-            near = nearest(found.removeprefix("found ").strip("'"), choices)
-            raise BadInput(f"{where}: {key}", found, f"one of {', '.join(choices)}", nearest=near) from None
-        raise BadInput(f"{where}: {key}" if key else where, found, _expected(problem)) from None
+        misfit = _misfit(raw, into, "")
+        if misfit is None:  # a structure's own check
+            raise BadInput(where, _UNFIT, str(error)) from None
+        place = f"{where}: {misfit.path}" if misfit.path else where
+        raise BadInput(place, misfit.found, misfit.expected, nearest=misfit.nearest) from None
 
 
 def _known_keys(raw: dict[Any, Any], into: type[msgspec.Struct], where: str, prefix: str) -> None:
@@ -66,19 +79,74 @@ def _known_keys(raw: dict[Any, Any], into: type[msgspec.Struct], where: str, pre
 def _structure(kind: Any) -> type[msgspec.Struct] | None:
     """The structure that a key holds, be it one that may be left out."""
     kinds = [kind, *get_args(kind)] if get_origin(kind) in (None, Union, UnionType) else []
-    return next((each for each in kinds if isinstance(each, type) and issubclass(each, msgspec.Struct)), None)
+    return next((each for each in kinds if _is_structure(each)), None)
 
 
-def _found(raw: Any, key: str) -> str:
-    if not key:
-        return "something is missing or does not fit"
-    value = raw
-    for part in re.findall(r"[^.\[\]]+", key):
-        try:
-            value = value[int(part)] if isinstance(value, list) else value[part]
-        except (KeyError, IndexError, ValueError, TypeError):
-            return "a value that does not fit"
-    return f"found {shown(value)}"
+class _Misfit(NamedTuple):
+    """Where plain data is not of its type: the key's path, and the parts of the message."""
+
+    path: str
+    found: str
+    expected: str
+    nearest: str = ""
+
+
+def _misfit(value: Any, kind: Any, path: str) -> _Misfit | None:
+    """The first place at which a value, or a part of it, is not of its type; None where all parts are."""
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    kinds = tuple(get_args(each)[0] if get_origin(each) is Annotated else each for each in kinds)
+    words = {_word(each) for each in kinds}
+    fitting = [each for each in kinds if type(value) in _TAKES.get(_word(each), (type(value),))]
+    found = f"found {shown(value)}" if path else _UNFIT
+    if (fitting or len(kinds) == 1) and (choices := _choices((fitting or kinds)[0])):
+        near = nearest(shown(value).strip("'"), choices)
+        return None if value in choices else _Misfit(path, found, f"one of {', '.join(choices)}", near)
+    if not fitting:
+        return _Misfit(path, found, " | ".join(word for word in _TAKES if word in words))
+    parts = get_args(fitting[0])
+    if get_origin(fitting[0]) is tuple and ... not in parts and len(value) != len(parts):
+        return _Misfit(path, found, f"array of length {len(parts)}")
+    for part, inner, inner_path in _parts(value, fitting[0], path):
+        if (misfit := _misfit(part, inner, inner_path)) is not None:
+            in_map = get_origin(fitting[0]) is dict and misfit.path == inner_path
+            return misfit._replace(found=found) if in_map else misfit
+    if _is_structure(fitting[0]):
+        fields = msgspec.structs.fields(fitting[0])
+        missing = [each.encode_name for each in fields if each.required and each.encode_name not in value]
+        return _Misfit(path, found, f"Object missing required field {missing[0]}") if missing else None
+    return None
+
+
+def _parts(value: Any, kind: Any, path: str) -> Iterable[tuple[Any, Any, str]]:
+    """The parts of a value of that kind of container: each with its type and its path."""
+    inner = get_args(kind)
+    if _is_structure(kind):
+        types = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+        return [(each, types[key], f"{path}.{key}".lstrip(".")) for key, each in value.items() if key in types]
+    if get_origin(kind) is dict:
+        return [(each, inner[1], f"{path}[...]") for each in value.values()]
+    if get_origin(kind) in (list, tuple):
+        kinds = inner if get_origin(kind) is tuple and ... not in inner else inner[:1] * len(value)
+        return [(each, kinds[at], f"{path}[{at}]") for at, each in enumerate(value)]
+    return []
+
+
+def _word(kind: Any) -> str:
+    """The word for a type; empty for one that takes any value."""
+    if get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, Enum)):
+        return "str"
+    return "object" if _is_structure(kind) else _WORDS.get(get_origin(kind) or kind, "")
+
+
+def _is_structure(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _choices(kind: Any) -> list[str]:
+    """The words that may stand there, where these are few."""
+    if get_origin(kind) is Literal:
+        return [str(choice) for choice in get_args(kind)]
+    return [str(choice.value) for choice in kind] if isinstance(kind, type) and issubclass(kind, Enum) else []
 
 
 class _Short(reprlib.Repr):
@@ -96,19 +164,3 @@ class _Short(reprlib.Repr):
 def shown(value: object) -> str:
     """A value for an error's message."""
     return _Short().repr(value)
-
-
-def _choices(kind: Any, key: str) -> list[str]:
-    """What a key may be set to, where that is one of a few words."""
-    for part in re.findall(r"[^.\[\]]+", key):
-        if (inner := _structure(kind)) is not None:
-            kind = {field.encode_name: field.type for field in msgspec.structs.fields(inner)}.get(part)
-        else:
-            kind = next(iter(get_args(kind)), None)
-    if get_origin(kind) is Literal:
-        return [str(choice) for choice in get_args(kind)]
-    return [str(choice.value) for choice in kind] if isinstance(kind, type) and issubclass(kind, Enum) else []
-
-
-def _expected(problem: str) -> str:
-    return problem.removeprefix("Expected ").replace("`", "").partition(", got ")[0]

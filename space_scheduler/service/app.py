@@ -19,7 +19,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 import cosched
 from cosched.config.cluster import ClusterConfig
 from cosched.errors import Failed
-from cosched.garbage import not_looked_for
 from cosched.identity.grants import load_grant_key
 from cosched.identity.renewal import Renewal
 from cosched.identity.tls import Peer, server_context
@@ -29,7 +28,6 @@ from cosched.model.time import US_PER_S
 from cosched.wire.messages import TAKE_OVER_EPOCH, Fence
 from space_scheduler.machine.instructions import Start
 from space_scheduler.progress import ALONE_PPM
-from space_scheduler.service import garbage
 from space_scheduler.service.access import listen
 from space_scheduler.service.access.accepting import Acceptor
 from space_scheduler.service.access.callers import AGENTS, Callers
@@ -387,15 +385,13 @@ async def serve(
     """Run the service until ``stop`` is set; ``ready`` is called once it listens. The rest as in :class:`Service`."""
     service = Service(config, take_over=take_over, record=record)
     service.log.info("starting", version=cosched.__version__, policy=config.policy, nodes=len(config.nodes))
-    with not_looked_for():  # much is made now, and it stays
-        await service.start()
+    await service.start()
     try:
-        async with garbage.looked_for_seldom():
-            notify("READY=1")
-            ready()
-            await stop.wait()
-            notify("STOPPING=1")
-            service.log.info("stopping")
+        notify("READY=1")
+        ready()
+        await stop.wait()
+        notify("STOPPING=1")
+        service.log.info("stopping")
     finally:
         await service.stop()
     service.log.info("stopped", lease_s=config.time_us("lease") / US_PER_S)

@@ -14,7 +14,6 @@ strangers ends no connection of theirs.
 
 import asyncio
 import contextlib
-import gc
 import socket
 import ssl
 from collections.abc import Callable, Container
@@ -42,9 +41,6 @@ _SLOW_S: Final = 1.0
 #: From the connection on, until a certificate or a token has said who it is.
 PROOF_S: Final = 10.0
 _LOOK_S: Final = 0.5
-#: An ended connection is garbage in cycles, some kilobytes: after so many that is looked for, which is else done seldom
-#: (:mod:`~.garbage`).
-_LITTER: Final = 4000
 #: Connections of one node at a time: an old one that is not known to be dead yet, and new ones.
 _OF_ONE_NODE: Final = 4
 #: Addresses of agents that are remembered.
@@ -113,7 +109,6 @@ class Acceptor:
         self._remote = Listener(self._come_remote, _AT_ONCE, short=self._none_left)
         self._secured: ssl.SSLContext | None = None
         self.refused = 0
-        self._ended = 0  # connections, since garbage was looked for
 
     def _room(self, most: int) -> _Room:
         """Strangers by their address, of which each has half of the places at most."""
@@ -206,14 +201,13 @@ class Acceptor:
             )
         except (OSError, asyncio.CancelledError) as error:
             # no TLS, a certificate that is not ours, too slow: its own affair. By its trace it would keep a quarter of
-            # a megabyte until garbage is looked for
+            # a megabyte until the cyclic collector runs
             error.__traceback__ = None
             if isinstance(error, asyncio.CancelledError):
                 raise
         else:
             self._identify(stranger, transport)
         finally:
-            self._ended += 1
             self._shaking.leave(stranger)
             self._loop.call_soon(self._serve)
 
@@ -284,7 +278,6 @@ class Acceptor:
         for places in (self._users, self._nodes):
             for each in places:
                 if each.is_gone:
-                    self._ended += 1
                     places.leave(each)
 
     def _enter(self, room: _Room, stranger: _Connection) -> None:
@@ -312,9 +305,6 @@ class Acceptor:
         while True:
             await asyncio.sleep(_LOOK_S)
             self._count_gone()
-            if self._ended >= _LITTER:
-                self._ended = 0
-                gc.collect()
             now_s = self._loop.time()
             for room in (self._arrived, self._unproven):
                 for each in room:

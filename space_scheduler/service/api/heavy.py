@@ -68,7 +68,7 @@ async def _sent(answer: web.StreamResponse, request: web.Request) -> web.StreamR
             await streamed.write(body[at : at + _PIECE_BYTES])
         await streamed.write_eof()
     except ConnectionError as error:  # its reader has gone
-        # asyncio's future refers to the error, the error's frames refer to that future and to the list: a cycle, and
-        # those of that age are looked for seldom (``garbage``)
+        # asyncio's future refers to the error, the error's frames refer to that future and to the list: a cycle, which
+        # would keep the list until the cyclic collector looks at objects of that age
         error.__traceback__ = None
     return streamed

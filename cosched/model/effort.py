@@ -6,6 +6,7 @@ and each message, a blocking one sleeps until one comes; neither depends much on
 programs: docs/design/sharing.md.)
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -58,3 +59,11 @@ class Effort(msgspec.Struct, frozen=True, omit_defaults=True):
         """
         total_us = self.ran_us + self.asleep_us
         return min(1000, max(50, 50 * round(20 * self.ran_us / total_us))) if total_us > 0 else 1000
+
+
+def total(efforts: Mapping[str, Effort] | None) -> Effort:
+    """What was seen of a job on all of its nodes."""
+    found = Effort()
+    for effort in (efforts or {}).values():
+        found = found.plus(effort)
+    return found

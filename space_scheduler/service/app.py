@@ -207,7 +207,8 @@ class Service:
     def _measured(self, jobs: Iterable[JobRecord]) -> Metrics:
         """What counts, and is told what to count."""
         metrics = Metrics(
-            self.host, self.host.clock.now_us, self.config, self.book, self.link, self.launches.suspects.counted,
+            self.host, self.host.clock.now_us, self.config, self.book, self.link,
+            self.launches.site.suspects.counted,
             self.host.path, self.certificates,
         )  # fmt: skip
         self.host.on_journalled = metrics.service.commit.observe

@@ -20,7 +20,7 @@ from space_scheduler.reasons import Why
 from space_scheduler.replay import replay
 from space_scheduler.service.core.journalled import OVERDUE_AFTER_US
 from space_scheduler.service.journal.records import Committed
-from space_scheduler.service.launch.stalls import STALLED
+from space_scheduler.service.launch.owners import STALLED
 
 _LEASE_US = 5 * S
 _LAUNCH_US = 8 * S

@@ -30,8 +30,7 @@ from space_scheduler.service.launch import inputs as given
 from space_scheduler.service.launch.effects import Effect, Post, Send, SetTimer
 from space_scheduler.service.launch.gang import Ended, Gang, Order
 from space_scheduler.service.launch.nodes import NodeEntry
-from space_scheduler.service.launch.numbers import OrderKind
-from space_scheduler.service.launch.orders import LaunchAttempt, Orders
+from space_scheduler.service.launch.orders import OrderKind
 from space_scheduler.service.launch.service_core import ServiceCore
 
 # --- the worker -------------------------------------------------------------------------------------------------------
@@ -258,15 +257,17 @@ class _Patient(_Rules):
         return None if isinstance(effect, SetTimer) else effect
 
 
-class _NoUids(Orders):
-    def prepare(self, launch: LaunchAttempt, name: str, peers: tuple[wire.Peer, ...], version: int) -> wire.Prepare:
-        return msgspec.structs.replace(super().prepare(launch, name, peers, version), uid=None)
+class _NoUids(_Rules):
+    def changed(self, effect: Effect) -> Effect:
+        if isinstance(effect, Send) and isinstance(effect.message, wire.Prepare):
+            return Send(effect.node, msgspec.structs.replace(effect.message, uid=None))
+        return effect
 
 
 class SaysNoUid(Scheduler):
     """Nodes are not told the uids of submitters."""
 
-    orders_type = _NoUids
+    rules_type = _NoUids
 
 
 class IgnoresTimeouts(Scheduler):

@@ -86,7 +86,6 @@ class Scheduler:
     """One scheduler, started and crashed again and again on one journal, until it is told to be no more."""
 
     rules_type: type[ServiceCore] = ServiceCore
-    orders_type: type[Orders] = Orders
     worker_type: type[WorkerCore] = WorkerCore
     thread_type: type[Worker] = Worker
 
@@ -170,7 +169,7 @@ class Scheduler:
 
     def _serve(self, found: Opened) -> None:
         config = self.config
-        self.rules = self.rules_type(config, config.nodes, self.fence, self.orders_type(config, self.fence, self.key))
+        self.rules = self.rules_type(config, config.nodes, self.fence, Orders(config, self.fence, self.key))
         now_us, recovered = found.clock.now_us(), found.recovered
         self._last_job_id = recovered.last_job_id
         progress = {

@@ -11,27 +11,27 @@ from node_agent.core.replies import Reply
 from node_agent.policy.processors import Claim
 from space_scheduler.service.launch import inputs as given
 from space_scheduler.service.launch.effects import Effect
-from space_scheduler.service.launch.reshaping import Kept, Reshaping, Stage
+from space_scheduler.service.launch.resizing import Kept, Resizing, Stage
 from space_scheduler.service.launch.service_core import ServiceCore
 
 
 class _Reshapes(ServiceCore):
-    kind: type[Reshaping]
+    kind: type[Resizing]
 
     def handle(self, happened: given.AnyInput, now_s: float) -> list[Effect]:
         for launch in self.launches.attempts.values():
-            if launch.reshaping is not None:
-                launch.reshaping.__class__ = self.kind
+            if launch.resizing is not None:
+                launch.resizing.__class__ = self.kind
         return super().handle(happened, now_s)
 
 
-class _Hurried(Reshaping):
+class _Hurried(Resizing):
     def answered(self, node: str) -> list[Any]:
         self._waits &= {node}
         return super().answered(node)
 
 
-class _NeverBack(Reshaping):
+class _NeverBack(Resizing):
     def _undo(self, why: str, unchanged: str = "") -> list[Any]:
         self.stage = Stage.OVER
         return [Kept(why)]

@@ -103,7 +103,7 @@ def told_otherwise(scheduler: "Scheduler", nodes: "Mapping[str, Node]") -> Itera
         record = scheduler.core.state.records.get(job_id)
         if record is None or record.state is not JobState.RUNNING or record.change is not None:
             continue
-        if launch.gang.phase is not Phase.RUNNING or launch.reshaping is not None or record.allocation is None:
+        if launch.gang.phase is not Phase.RUNNING or launch.resizing is not None or record.allocation is None:
             continue
         for share in record.allocation.nodes:
             entry, node = scheduler.rules.book.entry(share.node), nodes[share.node]

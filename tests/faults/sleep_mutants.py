@@ -10,8 +10,8 @@ from faults.scheduler import Scheduler
 from space_scheduler.service.launch import inputs as given
 from space_scheduler.service.launch.effects import Effect
 from space_scheduler.service.launch.nodes import NodeEntry
+from space_scheduler.service.launch.owners import Sleepers
 from space_scheduler.service.launch.service_core import ServiceCore
-from space_scheduler.service.launch.sleepers import Sleepers
 
 
 class WakesForNobody(Scheduler):

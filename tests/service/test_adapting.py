@@ -11,9 +11,18 @@ from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Answer
 from space_scheduler.reasons import Reason, Why
-from space_scheduler.service.launch.adapting import NO_RANK, Absent, Adapting
 from space_scheduler.service.launch.inputs import TimedOut
-from space_scheduler.service.launch.reshaping import Ask, Kept, Offer, Reshaped, Stage, Step
+from space_scheduler.service.launch.resizing import (
+    NO_RANK,
+    Absent,
+    Ask,
+    Kept,
+    MalleableResizing,
+    Offer,
+    Resized,
+    Stage,
+    Step,
+)
 
 NODES = ("n1", "n2")
 
@@ -258,7 +267,7 @@ class Ranked:
     """What two nodes have of a job that changes, and the maps that they keep; answers come when a test says so."""
 
     def __init__(self, old: Allocation, new: Allocation) -> None:
-        self.change = Adapting(old, new)
+        self.change = MalleableResizing(old, new)
         self.has = {share.node: share.procs for share in old.nodes}
         self.maps = dict.fromkeys(NODES, old)
         self.asked: dict[str, int] = {}
@@ -271,7 +280,7 @@ class Ranked:
                 self.asked[step.node] = next(each.procs for each in self.change.wanted.nodes if each.node == step.node)
             elif isinstance(step, Offer):
                 self.maps[step.node] = self.change.wanted
-            elif isinstance(step, Reshaped | Kept):
+            elif isinstance(step, Resized | Kept):
                 self.ends.append(step)
 
     def happens(self, what: str, node: str, draw: st.DataObject) -> None:
@@ -317,21 +326,21 @@ def test_change_ends_with_one_share_and_its_map_on_every_node(
     for _ in range(40):
         if job.ends:
             break
-        if job.change.stage is Stage.ADAPTING:
+        if job.change.stage is Stage.MAPPING:
             most = [max(each) for each in zip(before, after, strict=True)]
             assert all(job.has[node] >= needed for node, needed in zip(NODES, most, strict=True))
         what = draw.draw(st.sampled_from(("answer", "refuse", "offer", "adapt", "time")))
         job.happens(what, draw.draw(st.sampled_from(NODES)), draw)
     job.ends_well()
     (end,) = job.ends
-    assert tuple(job.has.values()) == (after if isinstance(end, Reshaped) else before)
-    assert set(job.maps.values()) == {new if isinstance(end, Reshaped) else old}
+    assert tuple(job.has.values()) == (after if isinstance(end, Resized) else before)
+    assert set(job.maps.values()) == {new if isinstance(end, Resized) else old}
     assert job.change.stage is Stage.OVER
 
 
 @pytest.mark.parametrize("what", ["adapted", "offered"])
 def test_nothing_that_comes_at_another_time_counts(what: str) -> None:
-    change = Adapting(enabled(1, 1), enabled(2, 1))
+    change = MalleableResizing(enabled(1, 1), enabled(2, 1))
     assert change.begin() == [Ask("n1")]
     found = change.adapted() if what == "adapted" else change.offered("n1", joined=False)
     assert (found, change.stage) == ([], Stage.ASKING)

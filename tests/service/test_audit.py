@@ -33,7 +33,7 @@ class Audited(Rules):
         how = {"policy": "equipartition", "shape": RANKED} | how
         super().__init__(held=held, **how)
         shares = {share.node: share for share in held.nodes}
-        number = self.core.launches._orders.map_number(self.core.launches.attempts[1]) - (1 << 20)
+        number = self.core.launches.attempts[1].map_number - (1 << 20)
         newest = wire.JobMap(number, {name: share.procs for name, share in shares.items()})
         self.has = {
             name: wire.JobHeld(*KEY, BEFORE, share.tasks, share.procs or 1, not share.procs, newest)
@@ -89,7 +89,7 @@ def test_stale_map_is_sent_again_within_the_heartbeat() -> None:
 def test_other_shares_under_that_number_or_a_higher_one_are_replaced_on_all_nodes(ahead: int) -> None:
     """Ranks take a map with a higher number alone."""
     rules = Audited(enabled(2, 2))
-    number = rules.core.launches._orders.map_number(rules.core.launches.attempts[1]) + ahead
+    number = rules.core.launches.attempts[1].map_number + ahead
     rules.other("n1", map=wire.JobMap(number, {"n1": 2, "n2": 1}))
     sent = rules.beats("n1")
     assert [name for name, _ in sent] == [*NODES]

@@ -17,9 +17,9 @@ from space_scheduler.service.launch.gang import (
     NodePhase,
     Order,
     Phase,
+    judged,
 )
-from space_scheduler.service.launch.numbers import OrderKind
-from space_scheduler.service.launch.verdicts import judged
+from space_scheduler.service.launch.orders import OrderKind
 
 NODES = ("n1", "n2", "n3")
 

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosched.wire.messages import OrderId
-from space_scheduler.service.launch import numbers
-from space_scheduler.service.launch.numbers import OrderKind, OrderNumbers
+from space_scheduler.service.launch import orders
+from space_scheduler.service.launch.orders import OrderKind, OrderNumbers
 
 KEYS = [(job, 1) for job in range(1, 6)]
 
@@ -40,7 +40,7 @@ def test_an_order_without_an_answer_is_another_once_others_were_given_after_it()
     st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(["new", "over"]), st.sampled_from(list(OrderKind)))),
 )
 def test_they_rise_also_where_little_is_remembered(history: list[tuple[tuple[int, int], str, OrderKind]]) -> None:
-    most, numbers._MOST_OVER = numbers._MOST_OVER, 2  # type: ignore[misc]
+    most, orders._MOST_OVER = orders._MOST_OVER, 2  # type: ignore[misc]
     try:
         made = OrderNumbers(1)
         last = dict.fromkeys(KEYS, 0)
@@ -53,4 +53,4 @@ def test_they_rise_also_where_little_is_remembered(history: list[tuple[tuple[int
                 made.over("n1", key)
         assert len(made._over) <= 2
     finally:
-        numbers._MOST_OVER = most  # type: ignore[misc]
+        orders._MOST_OVER = most  # type: ignore[misc]

@@ -12,8 +12,8 @@ from cosched.model.job import JobState
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
 from space_scheduler.service.launch.inputs import Heard, TimedOut
-from space_scheduler.service.launch.numbers import OrderKind
-from space_scheduler.service.launch.reshaping import Ask, Join, Kept, Leave, Reshaped, Reshaping, Stage, Step
+from space_scheduler.service.launch.orders import OrderKind
+from space_scheduler.service.launch.resizing import Ask, Join, Kept, Leave, Resized, Resizing, Stage, Step
 
 
 def test_a_share_is_asked_for_everywhere_and_reported_when_all_have_answered() -> None:
@@ -52,7 +52,7 @@ def test_a_job_is_folded_its_processes_stay_and_have_fewer_processors() -> None:
 def test_an_answer_of_the_launch_that_comes_again_is_no_answer_to_a_change() -> None:
     """Its Prepare was given twice. (Found by simulated faults: the share was counted, and had not been changed.)"""
     rules = Rules()
-    order = rules.core.launches._orders.numbers.of("n1", KEY, OrderKind.PREPARE)
+    order = rules.core.launches.site.orders.numbers.of("n1", KEY, OrderKind.PREPARE)
     rules.resize(on(n1=1))
     rules.feed(Heard("n1", wire.Prepared(order)))
     assert list(rules.orders()) == ["n1"]
@@ -238,7 +238,7 @@ happenings = st.lists(
 )
 
 
-def happens(change: Reshaping, what: str, node: str, yes: bool) -> list[Step]:
+def happens(change: Resizing, what: str, node: str, yes: bool) -> list[Step]:
     done: dict[str, Callable[[], list[Step]]] = {
         "answers": lambda: change.answered(node),
         "has left": lambda: change.answered(node),
@@ -253,7 +253,7 @@ def happens(change: Reshaping, what: str, node: str, yes: bool) -> list[Step]:
 def test_whatever_happens_one_end_is_reported_once(
     old: Allocation, new: Allocation, history: list[tuple[str, str, bool]]
 ) -> None:
-    change = Reshaping(old, new)
+    change = Resizing(old, new)
     steps = change.begin()
     before, after = {share.node for share in old.nodes}, {share.node for share in new.nodes}
     for what, node, yes in history:
@@ -264,11 +264,11 @@ def test_whatever_happens_one_end_is_reported_once(
             if change.stage is not Stage.OVER:
                 steps += change.answered(node)
     assert change.stage is Stage.OVER
-    ends = [step for step in steps if isinstance(step, Reshaped | Kept)]
+    ends = [step for step in steps if isinstance(step, Resized | Kept)]
     assert ends == steps[-1:]
     left = {step.node for step in steps if isinstance(step, Leave)}
     joined = {step.node for step in steps if isinstance(step, Join)}
     asked = {step.node for step in steps if isinstance(step, Ask)}
     assert joined <= after - before
     assert asked <= before & after
-    assert left == ((before - after) if isinstance(ends[0], Reshaped) else joined)
+    assert left == ((before - after) if isinstance(ends[0], Resized) else joined)

@@ -10,7 +10,7 @@ from kit.service import Cluster, Running, order_id, running
 from cosched.model.job import JobState
 from cosched.wire import messages as wire
 from space_scheduler.service.launch.gang import Ended, Gang, Order
-from space_scheduler.service.launch.numbers import OrderKind
+from space_scheduler.service.launch.orders import OrderKind
 from tests.service.test_launches import joined, up
 
 UNKNOWN = wire.Exit(cause="unknown")

@@ -20,8 +20,7 @@ from space_scheduler.service.access.callers import Caller
 from space_scheduler.service.api.set_aside import Known, for_caller, set_aside
 from space_scheduler.service.journal.records import JobRecord, Transition, View
 from space_scheduler.service.launch.nodes import ASLEEP, NodeBook
-from space_scheduler.service.launch.owners import BY_ITS_OWNER, PAUSED
-from space_scheduler.service.launch.stalls import STALLED
+from space_scheduler.service.launch.owners import BY_ITS_OWNER, PAUSED, STALLED
 
 S = 1_000_000
 BEGAN = datetime(2026, 11, 27, tzinfo=UTC)

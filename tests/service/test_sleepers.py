@@ -24,7 +24,7 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Start
 from space_scheduler.policy.interface import Plan, Policy, Snapshot
 from space_scheduler.reasons import Reason, Why
-from space_scheduler.service.core import trial
+from space_scheduler.service.core import journalled
 from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.launch.effects import AskWanted, Effect, Wake
 from space_scheduler.service.launch.inputs import Disconnected, Heard, InJournal, Ticked, Wanted
@@ -239,7 +239,7 @@ def test_the_policy_says_which_nodes_a_job_would_start_on(tmp_path: Path, policy
 
 @pytest.mark.parametrize("policy", ["easy", "conservative", "fpfs(10)", "3dbf-light"])
 def test_of_a_deep_queue_the_first_jobs_decide(tmp_path: Path, policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "MOST_WAITING", 3)
+    monkeypatch.setattr(journalled, "MOST_WAITING", 3)
     driven = Driven(tmp_path / "journal.db", policy)
     core = driven.core
     (cat,) = (each.node for each in core.state.nodes() if each.node.name == "cat")
@@ -253,7 +253,7 @@ def test_of_a_deep_queue_the_first_jobs_decide(tmp_path: Path, policy: str, monk
     core.decide(2)
     driven.commit()
     assert core.wanted([cat], 3) == (), "it is the fourth that waits"
-    monkeypatch.setattr(trial, "MOST_WAITING", 4)
+    monkeypatch.setattr(journalled, "MOST_WAITING", 4)
     before = state_bytes(core.state)
     assert core.wanted([cat], 3) == ("cat",)
     assert state_bytes(core.state) == before

@@ -129,7 +129,7 @@ class Launch:
             return {}
         return {
             f"{type(part).__name__}.{name}": _sorted(value)
-            for part in (launch, launch.gang, launch.reshaping)
+            for part in (launch, launch.gang, launch.resizing)
             if part is not None
             for name, value in vars(part).items()
         }
@@ -142,7 +142,7 @@ class Launch:
             message = wire.GroupEnded(99, 1)  # it takes the welcome
         if isinstance(message, wire.Adapted):
             launch = self.rules.core.launches.attempts[1]
-            message = structs.replace(message, number=self.rules.core.launches._orders.map_number(launch))
+            message = structs.replace(message, number=launch.map_number)
         if isinstance(message, wire.JobsHeld) and key != KEY and self.phase != "ending":
             mine = wire.JobHeld(*KEY, LATER)  # what is not named is not there
             message = wire.JobsHeld((*message.jobs, mine))
@@ -171,7 +171,7 @@ def test_phases_are_what_they_are_called(phase: str) -> None:
     launch = Launch(phase)
     resizing = phase in ("shrinking", "growing")
     assert launch.gang.phase == ("running" if resizing else phase)
-    assert (launch.rules.core.launches.attempts[1].reshaping is not None) == resizing
+    assert (launch.rules.core.launches.attempts[1].resizing is not None) == resizing
 
 
 @everywhere

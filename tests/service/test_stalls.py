@@ -3,7 +3,7 @@
 import pytest
 
 from cosched.model.stall import Stall, StalledProcess
-from space_scheduler.service.launch.stalls import why_aside
+from space_scheduler.service.launch.owners import why_aside
 
 
 def stall(user: str, device: str = "0:42", *, own: bool = False) -> Stall:

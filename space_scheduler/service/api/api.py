@@ -36,14 +36,14 @@ from space_scheduler.service.api.privacy import cause_for, nodes_for, paused_for
 from space_scheduler.service.api.rates import Rates
 from space_scheduler.service.api.set_aside import Known, for_caller, set_aside
 from space_scheduler.service.api.stalled import stalled_on
+from space_scheduler.service.api.submissions import program
 from space_scheduler.service.api.waiting import Jobs
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.core.sizing import SizesUnknown
 from space_scheduler.service.core.worker import Most, QueueFull
 from space_scheduler.service.journal.records import EXPLAINED, JobRecord, View
-from space_scheduler.service.launch.comparison import Comparison
+from space_scheduler.service.launch.audit import Comparison
 from space_scheduler.service.launch.coscheduling import Coscheduling
-from space_scheduler.service.launch.efforts import program
 from space_scheduler.service.launch.nodes import NodeBook
 from space_scheduler.service.launch.sharing import reshaping
 from space_scheduler.service.link.link import Link

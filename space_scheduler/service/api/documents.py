@@ -6,6 +6,7 @@ from typing import Final
 
 from msgspec import structs
 
+from cosched.model.effort import total
 from cosched.model.job import JobState
 from cosched.model.time import FOREVER_US, seconds
 from cosched.model.width import Components, Flexible, Range
@@ -25,7 +26,6 @@ from space_scheduler.machine.explain import promise_to_come
 from space_scheduler.reasons import Reason, Why
 from space_scheduler.service.core.sizing import NOT_RESHAPED
 from space_scheduler.service.journal.records import Explained, JobRecord, Transition
-from space_scheduler.service.launch.efforts import total
 
 _WORK: Final = "{procs} of its {present_processes} processes work"
 #: Numbers of reasons of jobs that change shape, and how they are said together.

@@ -21,9 +21,7 @@ from space_scheduler.service.api.documents import When, iso
 from space_scheduler.service.api.stalled import stalled_on
 from space_scheduler.service.journal.records import View
 from space_scheduler.service.launch.nodes import ASLEEP, CLOSED, NodeBook, NodeEntry
-from space_scheduler.service.launch.owners import PAUSED, public_reason
-from space_scheduler.service.launch.stalls import STALLED
-from space_scheduler.service.launch.suspects import by_scheduler
+from space_scheduler.service.launch.owners import PAUSED, STALLED, by_scheduler, public_reason
 
 #: Kinds whose rows everybody may have, as of ``/v1/cluster`` and ``/v1/nodes``; others are for operators and the user.
 _PUBLIC: Final = frozenset({"service", "policy", "node"})

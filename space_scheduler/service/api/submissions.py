@@ -1,5 +1,6 @@
 """What may be submitted: checked before anything is journalled, so that bad input costs nothing that was there."""
 
+import hashlib
 import json
 import posixpath
 from collections.abc import Sequence
@@ -197,3 +198,13 @@ def _file(key: str, path: str | None, given: Submission, directory: str) -> str 
 
 def _bad(key: str, found: object, expected: str, near: str = "") -> BadInput:
     return BadInput(f"submission: {key}", f"found {shown(found)}", expected, nearest=near)
+
+
+def program(user: str, submission: Submission) -> str:
+    """The name of a user's program, under which its behaviour is remembered: a script with its arguments.
+
+    On one node alone it is another program, since it has no peers to communicate with.
+    """
+    several = submission.tasks > 1 or submission.several_sizes
+    text = "\0".join([str(several), submission.script, *submission.arguments])
+    return f"{user}:{hashlib.blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"

@@ -1,7 +1,7 @@
 """What each node was told of its jobs, compared at every heartbeat with what the core holds; repaired, and counted.
 
-A node says it before each heartbeat (:class:`JobsHeld`). A job whose change is under way is left to its change
-(:mod:`~.reshaping`), which ends with one share on every node; an order that was sent on this link counts as under way
+A node says it before each heartbeat (:class:`JobsHeld`). A job whose resize is under way is left to its resize
+(:mod:`~.resizing`), which ends with one share on every node; an order that was sent on this link counts as under way
 for two heartbeats. What differs else is a difference: an answer came before all orders had arrived, a link broke, an
 agent lost its record or does not carry out what it answers. Which side is right:
 
@@ -25,20 +25,19 @@ nothing is kept: a job's mode, its due and its turn are told whole in each answe
 (:mod:`~.coscheduling`), the contract in each welcome, and it changes at a start of the scheduler alone.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
-from cosched.config.cluster import ClusterConfig
 from cosched.model.job import JobState
 from cosched.model.time import US_PER_S
-from cosched.wire.messages import JobHeld, JobsHeld
-from space_scheduler.service.launch.effects import Speaks
-from space_scheduler.service.launch.gang import Action, NodePhase, Order, Phase
-from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
-from space_scheduler.service.launch.numbers import OrderKind
-from space_scheduler.service.launch.orders import LaunchAttempt, Orders
-from space_scheduler.service.launch.reshapes import Reshapes
+from cosched.wire.api import RestartDoc
+from cosched.wire.messages import GroupReport, JobHeld, JobsHeld
+from space_scheduler.service.launch.attempt import LaunchAttempt, Site, attempt_on
+from space_scheduler.service.launch.effects import Level, Outbox
+from space_scheduler.service.launch.gang import Gang, NodePhase, Order, Phase
+from space_scheduler.service.launch.nodes import NodeEntry
+from space_scheduler.service.launch.orders import OrderKind
 
 #: For so many heartbeats an order may be under way.
 _UNDER_WAY_BEATS: Final = 2
@@ -60,23 +59,11 @@ class Kind(StrEnum):
 class Audit:
     """Compares, and has repaired what differs."""
 
-    def __init__(
-        self,
-        config: ClusterConfig,
-        book: NodeBook,
-        attempts: Mapping[int, LaunchAttempt],
-        orders: Orders,
-        reshapes: Reshapes,
-        do: Callable[[LaunchAttempt, list[Action]], None],
-        kill_stray: Callable[[NodeEntry, tuple[int, int]], None],
-        say: Speaks,
-    ) -> None:
-        """``do`` carries out what a gang wants done; ``kill_stray`` has a node end what is not the core's."""
-        self._beat_s: Final = config.time_us("heartbeat") / US_PER_S
-        self._book = book
+    def __init__(self, site: Site, attempts: Mapping[int, LaunchAttempt]) -> None:
+        self._beat_s: Final = site.config.time_us("heartbeat") / US_PER_S
+        self._site = site
+        self._book = site.book
         self._attempts = attempts
-        self._orders, self._reshapes = orders, reshapes
-        self._do, self._kill_stray, self._say = do, kill_stray, say
         self._logged_s: dict[str, float] = {}  # by node: when its differences were logged last
 
     def heard(self, entry: NodeEntry, said: JobsHeld, there: Iterable[int]) -> None:
@@ -86,12 +73,11 @@ class Audit:
             if (launch := self._attempts.get(job_id)) is not None and launch.key not in held:
                 self._compare(entry, launch, None)
         for key, each in held.items():
-            launch = self._attempts.get(key[0])
-            if launch is not None and launch.key == key and entry.name in launch.gang.node_phases:
+            if launch := attempt_on(self._attempts, entry.name, key):
                 self._compare(entry, launch, each)
             elif key not in entry.stale:
                 self._found(entry, key, Kind.STRAY, "not there by the book: ended")
-                self._kill_stray(entry, key)
+                self._site.end_stray(entry, key, over=False)
 
     def _compare(self, entry: NodeEntry, launch: LaunchAttempt, has: JobHeld | None) -> None:
         gang, name = launch.gang, entry.name
@@ -100,13 +86,13 @@ class Audit:
             self._kill_again(entry, launch, open_there=has is not None)
         if gang.phase is not Phase.RUNNING or phase is not NodePhase.READY:
             return
-        if launch.reshaping is not None or launch.key in entry.stale:
+        if launch.resizing is not None or launch.key in entry.stale:
             return
         if has is None:
             if not self._book.entry(gang.first).agreed:
                 return  # its script may have ended, and all nodes been told, before this scheduler was started
             self._found(entry, launch.key, Kind.MISSING, "nothing of it is left there: ended")
-            self._do(launch, gang.kill(JobState.NODE_LOST, f"{name} has nothing of it any more"))
+            launch.do(gang.kill(JobState.NODE_LOST, f"{name} has nothing of it any more"))
             return
         if has.tasks is None or self._under_way(launch, name, has):
             return
@@ -121,7 +107,7 @@ class Audit:
         elif now_s - launch.differs.setdefault(mark, now_s) >= _UNDER_WAY_BEATS * self._beat_s:
             launch.differs[mark] = now_s
             self._found(entry, launch.key, Kind.STRAY, "being ended by the book: ended")
-            self._do(launch, [Order(entry.name, OrderKind.KILL)])
+            launch.do([Order(entry.name, OrderKind.KILL)])
 
     def _under_way(self, launch: LaunchAttempt, name: str, has: JobHeld) -> bool:
         number, sent_s = launch.sent.get(name, (0, 0.0))
@@ -133,7 +119,7 @@ class Audit:
         A job that was started under a policy that sets no CPUs aside has none set aside until it is resized.
         """
         share = launch.share(name)
-        cpus, asleep = self._orders.confined(launch, share)
+        cpus, asleep = launch.confined(share)
         if has.tasks != share.tasks:
             return f"{has.tasks} places, not {share.tasks}"
         if None not in (has.cpus, cpus) and (has.cpus, has.asleep) != (cpus, asleep):
@@ -149,16 +135,18 @@ class Audit:
             launch.differs[mark] = now_s
             self._found(entry, launch.key, kind, differs)
             if kind is Kind.SHARE:
-                self._reshapes.ask_again(launch, entry.name)
+                launch.ask_again(entry.name)
             else:
-                self._reshapes.offer_again(launch, entry.name, has)
+                launch.offer_again(entry.name, has)
 
     def _found(self, entry: NodeEntry, key: tuple[int, int], kind: Kind, words: str) -> None:
         entry.differences[kind.value] += 1
         now_s = self._book.now_s()
         if now_s - self._logged_s.get(entry.name, -_LOG_EVERY_S) >= _LOG_EVERY_S:
             self._logged_s[entry.name] = now_s
-            self._say("warn", "node differs", node=entry.name, job=key[0], attempt=key[1], kind=kind.value, has=words)
+            self._site.out.say(
+                "warn", "node differs", node=entry.name, job=key[0], attempt=key[1], kind=kind.value, has=words
+            )
 
 
 def _other_map(launch: LaunchAttempt, has: JobHeld) -> str:
@@ -171,3 +159,74 @@ def _other_map(launch: LaunchAttempt, has: JobHeld) -> str:
     core = {share.node: share.procs for share in launch.allocation.nodes if share.procs}
     node = {name: count for name, count in has.map.enabled.items() if count}
     return "" if node == core else f"map {has.map.number} {node}, not {core}"
+
+
+class Comparison:
+    """What a scheduler that was started anew knew of the running jobs, and what the nodes said: where the two differed.
+
+    Told once all nodes that held a job, or were in service, have been heard or are lost: in the log, in ``GET
+    /v1/cluster`` and by ``cosched doctor``. The gangs repair a difference; here it is only told.
+    """
+
+    def __init__(self, out: Outbox) -> None:
+        self._out = out
+        self._jobs = 0
+        self._awaited: set[str] = set()
+        self._differed: list[str] = []
+
+    def begin(self, jobs: int, nodes: Iterable[str]) -> None:
+        """So many jobs were taken over from the journal, and these nodes are to be heard."""
+        self._jobs, self._awaited = jobs, set(nodes)
+
+    def found(self, node: str, job_id: int, gang: Gang, report: GroupReport | None) -> None:
+        """A node has said what it has of a job."""
+        if node in self._awaited and (words := difference(gang, node, report)):
+            self._differed.append(f"job {job_id} on {node}: {words}")
+
+    def stray(self, node: str, key: tuple[int, int]) -> None:
+        """A node has what should not be there."""
+        if node in self._awaited:
+            self._differed.append(
+                f"job {key[0]} (attempt {key[1]}) on {node}: is not to be there any more: ended there"
+            )
+
+    def lost(self, node: str) -> None:
+        """A node was not heard."""
+        if node in self._awaited:
+            self._differed.append(f"{node}: did not come back within its lease: lost, with its jobs")
+            self.heard(node)
+
+    def document(self) -> RestartDoc:
+        """For operators."""
+        return RestartDoc(jobs=self._jobs, awaited=sorted(self._awaited), differed=list(self._differed))
+
+    def heard(self, node: str) -> None:
+        """That was all that this node has."""
+        if node in self._awaited:
+            self._awaited.discard(node)
+            if not self._awaited:
+                level: Level = "warn" if self._differed else "info"
+                self._out.say(level, "restart compared", jobs=self._jobs, differed=list(self._differed))
+
+
+def difference(gang: Gang, node: str, report: GroupReport | None) -> str:
+    """What a node says of a job beside what was known of it, in words; empty where it is as it should be."""
+    if gang.phase is Phase.OVER or gang.gone(node):
+        return ""
+    if report is None:
+        missing = {Phase.PREPARING: "not made ready yet: asked again", Phase.ENDING: "nothing of it is left there"}
+        return missing.get(gang.phase, "the node knows nothing of it")
+    if report.rebooted:
+        return "the machine was started anew"
+    if gang.phase is Phase.ENDING:
+        return "" if report.state == "ended" else "still there: killed again"
+    return _of_script(gang, report) if node == gang.first else ""
+
+
+def _of_script(gang: Gang, report: GroupReport) -> str:
+    runs = report.state == "running"
+    if report.exit is not None or report.state == "ended":
+        return "its script has ended meanwhile"
+    if gang.phase is Phase.RUNNING:
+        return "" if runs else "its script does not run"
+    return "its script runs already" if runs else ""

@@ -17,8 +17,8 @@ from cosched.wire import messages as wire
 from cosched.wire.api import CoschedulingDoc
 from space_scheduler.machine.instructions import Turn
 from space_scheduler.machine.turns import NEEDS_TURNS
+from space_scheduler.service.launch.attempt import LaunchAttempt
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
-from space_scheduler.service.launch.orders import LaunchAttempt
 
 #: For how long a plan is told to further nodes, as a share of the heartbeat.
 _KEPT: Final = 0.5

@@ -1,6 +1,6 @@
 """What a host's core wants done: values that a shell carries out in order, and that a test or a record can keep."""
 
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
@@ -80,8 +80,25 @@ class Say(msgspec.Struct, frozen=True, tag=True):
 Effect = Post | Annotate | Send | Cut | SetTimer | CancelTimer | AskWanted | Wake | Say
 
 
-class Speaks(Protocol):
-    """Makes a line for the log."""
+class Outbox:
+    """Effects in the order in which they came about, until the shell takes them."""
 
-    def __call__(self, level: Level, what: str, **fields: object) -> None:
-        """One line."""
+    def __init__(self) -> None:
+        self._effects: list[Effect] = []
+
+    def take(self) -> list[Effect]:
+        """Return the pending effects and clear the list."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def add(self, *effects: Effect) -> None:
+        """Append effects."""
+        self._effects += effects
+
+    def post(self, event: Event, note: str = "", facts: Facts | None = None) -> None:
+        """Have the core take in an event."""
+        self.add(Post(event, note, facts))
+
+    def say(self, level: Level, what: str, **fields: object) -> None:
+        """Write a line of the log."""
+        self.add(Say(level, what, fields))

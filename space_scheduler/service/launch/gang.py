@@ -7,21 +7,26 @@ once. Refusal, time-out, loss of a node, cancellation and the script's own end a
 
 Nothing is remembered of what was sent and not delivered: when an agent comes back it says what it has of the job
 (:meth:`Gang.reported`), and the machine asks again for what is missing. The same order has the same number again
-(:mod:`~.numbers`), so an agent that has obeyed before only answers again.
+(:mod:`~.orders`), so an agent that has obeyed before only answers again.
 
-While a job runs, nodes may join it and leave it (:mod:`~.reshaping`): one that joins is asked to make ready, and counts
+While a job runs, nodes may join it and leave it (:mod:`~.resizing`): one that joins is asked to make ready, and counts
 from then on; one that leaves is asked to kill what is there, and counts until nothing is left.
 """
 
+import signal
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from cosched.model.job import JobState
 from cosched.wire.messages import Exit, GroupReport
-from space_scheduler.service.launch.numbers import OrderKind
-from space_scheduler.service.launch.verdicts import BY_OWNER, SLOW_USERS, Verdict, judged
+from space_scheduler.service.launch.orders import OrderKind
+
+#: What stands for the word of a desk's owner: the cause of an exit, and the code of an end.
+BY_OWNER: Final = "owner"
+#: The code of a refusal by a node whose user database does not answer.
+SLOW_USERS: Final = "slow-users"
 
 
 class Phase(StrEnum):
@@ -91,6 +96,22 @@ class Ended(msgspec.Struct, frozen=True):
 Action = Order | Launched | Left | CannotEnd | Ended
 
 
+class Verdict(NamedTuple):
+    """An outcome, why in words, the node where it came about (None: of no one), and its code where it has one."""
+
+    outcome: JobState
+    message: str = ""
+    node: str | None = None
+    code: str = ""
+
+
+_CAUSES: Final = {
+    "limit": (JobState.TIMED_OUT, "it ran past its time limit"),
+    "memory": (JobState.FAILED, "it needed more memory than it asked for"),
+    BY_OWNER: (JobState.NODE_LOST, "the owner of its first node has ended it there"),
+    "unknown": (JobState.FAILED, "how it ended is not known: its record is lost"),
+}
+
 _UNKNOWN: Final = Exit(cause="unknown")
 #: A Run that is refused so has not run: the script never came as far as its first line.
 _NOT_BEGUN: Final = frozenset({"user", SLOW_USERS, "directory", "unknown", "paused", "unrun"})
@@ -123,7 +144,7 @@ class Gang:
         self.adopted = adopted is not None
         self._verdict: Verdict | None = None
         self._blamed: tuple[str, ...] = ()
-        self._asked_to_run = self.adopted  # whoever was here before may have asked
+        self._asked_to_run = self.adopted  # the scheduler before may have asked
         self._begins_anew = begins_anew
         self._exit: Exit | None = None
         self._tail = b""
@@ -366,7 +387,7 @@ class Gang:
         if report is None:
             return self._knows_nothing(node, phase)
         if self.phase is Phase.RUNNING and phase is NodePhase.ASKED:
-            return []  # it is to join: whoever has asked it asks again
+            return []  # it is to join: its resize asks it again
         # a signal may have been the machine's own going down; a status is the script's
         known = node == self.first and report.exit is not None and report.exit.status is not None
         if report.rebooted and not known and self.phase is not Phase.ENDING:
@@ -442,3 +463,30 @@ class Gang:
         unrun = bool(self._blamed) and self.never_began
         used = dict(self._cpu_us), dict(self._peak_bytes)
         return [Ended(outcome, message, node, self._exit, self._tail, *used, unrun, self._blamed, code)]
+
+
+def judged(how: Exit, node: str) -> Verdict:
+    """What the end of a job is whose script has ended like this on a node."""
+    return Verdict(*_outcome(how), node, BY_OWNER if how.cause == BY_OWNER else "")
+
+
+def _outcome(how: Exit) -> tuple[JobState, str]:
+    """The outcome, and what to tell about it."""
+    if how.cause in _CAUSES:
+        return _CAUSES[how.cause]
+    if how.signal is not None:
+        return JobState.FAILED, f"the script was ended by signal {_signal_name(how.signal)}"
+    if how.status is None:
+        return _CAUSES["unknown"]
+    if how.cause == "killed":
+        return JobState.FAILED, "it was killed on its node"
+    if how.status:
+        return JobState.FAILED, f"the script ended with status {how.status}"
+    return JobState.COMPLETED, "the script ended with status 0"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return f"{number} ({signal.Signals(number).name})"
+    except ValueError:
+        return str(number)

@@ -14,7 +14,7 @@ from cosched.model.desk import Availability, ContractReason, DeskReport, Wakeabl
 from cosched.model.node import Node, Owner, Presence
 from cosched.model.stall import Stall
 from cosched.wire.api import NodeDoc
-from cosched.wire.messages import NO_WORD, Heartbeat, Hello, Peer, spoken
+from cosched.wire.messages import NO_WORD, RIGID_VERSION, Heartbeat, Hello, Peer, spoken
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.nodes import NodeStatus, by_number
 from space_scheduler.service.journal.records import View
@@ -75,6 +75,14 @@ class NodeEntry:
     def version(self) -> int:
         """Of the link's messages, as they are spoken with its agent; 0 before it has called."""
         return spoken(self.hello.version) if self.hello is not None else 0
+
+    @property
+    def rigid(self) -> str:
+        """Why it resizes no job; empty where it does, or has not called since the service's start."""
+        if self.version != RIGID_VERSION:
+            return ""
+        words = f"which resizes no job; version {RIGID_VERSION + 1} does"
+        return f"{self.name}'s agent speaks version {self.version} of the link, {words}"
 
     @property
     def cluster(self) -> str:

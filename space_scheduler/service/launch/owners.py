@@ -1,29 +1,43 @@
-"""The owners, as their nodes tell of them: whether one is there, and whether parallel work is paused there.
+"""What the core hears of nodes and their owners, and when the scheduler takes a node out of service or wakes it.
 
-A node whose owner has paused parallel work is drained until the owner resumes it, and so is one whose guard does not
-answer until it does and nothing is left there of jobs that have ended here meanwhile, one on which a file system that
-is not one user's own does not answer (:mod:`~.stalls`), one whose disk has no room for new work until it has, and
-one whose certificate has expired until it shows another.
-One that is outside of its owner's hours is drained until they begin; the core is told when that is, for promises.
-The core knows it as a drain whose reason begins with :data:`PAUSED`, :data:`CLOSED`, :data:`ASLEEP`, :data:`NO_GUARD`,
-:data:`STALLED`, :data:`NO_ROOM` or :data:`EXPIRED`, so what the journal has is enough after a restart. An operator's
-drain is never undone here, and an operator cannot resume a node against its owner.
+:class:`Owners`. A node is drained while its owner has paused parallel work; while its guard does not answer, and until
+nothing is left there of jobs that have ended here meanwhile; while a file system there that is not one user's own does
+not answer (:func:`why_aside`); while its disk has no room for new work; and while its certificate has expired. Outside
+of its owner's hours it is drained until they begin; the core is told when that is, for promises. The drain's reason
+begins with :data:`PAUSED`, :data:`CLOSED`, :data:`ASLEEP`, :data:`NO_GUARD`, :data:`STALLED`, :data:`NO_ROOM` or
+:data:`EXPIRED`, so the journal's drains are enough after a restart. An operator's drain is never undone here, and an
+operator cannot resume a node against its owner.
 
 A machine that is about to be suspended says so: nothing starts there any more. Its jobs end when it has been silent for
 a lease, as of any node that is not heard: one that wakes before that goes on with them.
+
+:class:`AtDesks`, :class:`Clocks`: the core hears only changes of what owners use and of clocks. :class:`Suspects`:
+nodes on which launches fail again and again, or which come and go, are set aside. :class:`Sleepers`: which sleeping
+machines are woken.
 """
 
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
+from cosched.config.cluster import ClusterConfig
+from cosched.config.units import duration_us
+from cosched.model.contract import SocialContract
+from cosched.model.desk import DeskReport
 from cosched.model.node import Owner
-from cosched.model.time import us
+from cosched.model.stall import Stall
+from cosched.model.time import US_PER_S, humanised, us
 from cosched.wire.messages import EXPIRED, NO_GUARD, NO_ROOM
 from space_scheduler.machine import events as ev
-from space_scheduler.service.launch.nodes import ASLEEP, CLOSED, NodeEntry
-from space_scheduler.service.launch.stalls import STALLED, why_aside
+from space_scheduler.service.launch.effects import AskWanted, Effect, Say, Wake
+from space_scheduler.service.launch.nodes import ASLEEP, CLOSED, NodeBook, NodeEntry
 
 PAUSED: Final = "paused: "
+#: What the reason of a node begins with that is drained because a file system there does not answer.
+STALLED: Final = "file system: "
+#: So many different users' jobs on one file system that does not answer: it is hardly one user's own.
+_USERS: Final = 2
 #: In place of the words of a desk, which name the owner.
 BY_ITS_OWNER: Final = "its owner has paused parallel work there"
 
@@ -171,3 +185,215 @@ def _kept_out_here(entry: NodeEntry) -> str:
     if entry.expired:
         return f"{EXPIRED}expired on {entry.expired}"
     return entry.reason if entry.stale and drained_by_node(entry) else ""
+
+
+def why_aside(stalls: Collection[Stall]) -> str:
+    """Why a node is set aside, by what cannot be ended there; empty where it is not.
+
+    A file system that does not answer is the node's where guard and agent write to it, or jobs of several users wait
+    for it.
+    """
+    users: dict[str, set[str]] = {}
+    for stall in stalls:
+        for each in stall.processes:
+            if each.own:
+                return f"{each.mount} does not answer, to which this node's guard and agent write"
+            if each.device:
+                users.setdefault(each.device, set()).add(stall.user)
+    shared = sorted(device for device, named in users.items() if len(named) >= _USERS)
+    if not shared:
+        return ""
+    mounts = {each.mount for stall in stalls for each in stall.processes if each.device == shared[0]}
+    return f"{min(mounts)} does not answer: jobs of {' and '.join(sorted(users[shared[0]]))} wait for it"
+
+
+#: Failures of a launch that are the node's own: not those that a job brings upon itself (its user or its directory is
+#: not there, it needs more memory than is left), nor a lost node's, which is counted as lost.
+NODES_OWN: Final = frozenset({"failed", "silent"})
+_FAILED: Final = " launches in a row have failed there, the last: "
+_WAS_LOST: Final = "it was lost "
+
+
+def by_scheduler(reason: str) -> bool:
+    """Whether a node that is drained for this reason was set aside here, and not by an operator."""
+    count, failed, _ = reason.partition(_FAILED)
+    return (bool(failed) and count.isdecimal()) or reason.startswith(_WAS_LOST)
+
+
+class Suspects:
+    """Counts. What each method gives are the nodes to be set aside now, with the reason for people."""
+
+    def __init__(self, config: ClusterConfig, book: NodeBook) -> None:
+        self._after = config.set_aside
+        self._within_us = config.set_aside.within_us
+        self._book = book
+        self._failures: Counter[str] = Counter()  # in a row
+        self._losses: dict[str, deque[float]] = {}  # when, of the last hour or what it is
+        self.counted: Counter[str] = Counter()  # how many were set aside, by cause
+
+    def launched(self, nodes: Iterable[str]) -> None:
+        """A job was launched on these."""
+        for name in nodes:
+            self._failures.pop(name, None)
+
+    def resumed(self, name: str) -> None:
+        """An operator trusts it again."""
+        self._failures.pop(name, None)
+        self._losses.pop(name, None)
+
+    def failed(self, nodes: Iterable[str], message: str) -> dict[str, str]:
+        """A launch has failed on these, by their own fault."""
+        found: dict[str, str] = {}
+        for name in nodes:
+            self._failures[name] += 1
+            count = self._failures[name]
+            if 0 < self._after.failed_launches <= count and self._may_go(name, len(found)):
+                found[name] = f"{count}{_FAILED}{message}"
+                self.counted["launches"] += 1
+        return found
+
+    def lost(self, name: str) -> dict[str, str]:
+        """It was in service, and fell silent for a lease."""
+        now_s = self._book.now_s()
+        times = self._losses.setdefault(name, deque())
+        times.append(now_s)
+        while times[0] < now_s - self._within_us / US_PER_S:
+            times.popleft()
+        if not 0 < self._after.losses <= len(times) or not self._may_go(name, 0):
+            return {}
+        self.counted["losses"] += 1
+        return {name: f"{_WAS_LOST}{len(times)} times within {humanised(self._within_us)}"}
+
+    def _may_go(self, name: str, going: int) -> bool:
+        """Whether it is there to be set aside, and at least half of the nodes that were ever here stay."""
+        known = [entry for entry in self._book if entry.known]
+        out = sum(entry.drained for entry in known) + going
+        return any(entry.name == name and not entry.drained for entry in known) and 2 * (out + 1) <= len(known)
+
+
+#: A node whose clock may be off by more than this share of a slot keeps no time (``node_agent.policy.gang.MOST_OFF``).
+MOST_OFF: Final = 0.1
+
+
+class Clocks:
+    """Which clocks the core counts with for turns. It hears of a change that lasts."""
+
+    def __init__(self, config: ClusterConfig) -> None:
+        self._most_off_us = MOST_OFF * duration_us(config.coscheduling.slot, "coscheduling.slot")
+        self.keeps_time: set[str] = set()
+        self._differs: dict[str, int] = {}  # by node: heartbeats in a row that say otherwise
+
+    def event(self, entry: NodeEntry) -> ev.ClockSeen | None:
+        """What the core has to be told of a node's clock after a heartbeat; None: nothing new."""
+        if entry.beat is None or not entry.known:
+            return None
+        name = entry.name
+        good = 0 <= entry.beat.clock_bound_us <= self._most_off_us
+        if good == (name in self.keeps_time):
+            self._differs.pop(name, None)
+            return None
+        self._differs[name] = self._differs.get(name, 0) + 1
+        if self._differs[name] < _BEATS:
+            return None
+        del self._differs[name]
+        (self.keeps_time.add if good else self.keeps_time.discard)(name)
+        return ev.ClockSeen(name, good)
+
+
+#: Between two looks at what the queue would use.
+_LOOK_S: Final = 30.0
+#: Between the first two calls of a node; each further wait is twice as long, up to the longest.
+_FIRST_WAIT_S: Final = 300.0
+_LONGEST_WAIT_S: Final = 4 * 3600.0
+#: How long a machine that was called may take until it is there.
+_COMING_S: Final = 180.0
+
+
+class _Call(NamedTuple):
+    """How often a node was called, when last, and from when on it may be again."""
+
+    calls: int
+    at_s: float
+    next_s: float
+
+
+_NEVER: Final = _Call(0, float("-inf"), float("-inf"))
+
+
+class Sleepers:
+    """Wakes machines on which a job that waits would start, where their owners agree.
+
+    A node says with its last report before it sleeps whether it may be woken, and how. The core is asked which of them
+    a pass would use, were they there. A node that was called in vain (it does not come, or no job started there, or it
+    slept again under one) is called again later and later.
+    """
+
+    def __init__(self, book: NodeBook, contract: SocialContract) -> None:
+        self._book = book
+        self._contract = contract
+        self._looked_s = float("-inf")
+        self._calls: dict[str, _Call] = {}  # by node: since it was last of use
+        self._used: set[str] = set()  # on which a job has started since they last slept
+
+    def reported(self, entry: NodeEntry, report: DeskReport) -> None:
+        """A node's last report: it says how it is woken just before it sleeps."""
+        entry.wakeable, entry.slept_s = report.wakeable, self._book.now_s()
+
+    def slept(self, entry: NodeEntry, *, busy: bool) -> None:
+        """A node is about to sleep; ``busy``: with a job on it. Was it of use, it is as if it had never been called."""
+        if entry.name in self._used and not busy:
+            self._calls.pop(entry.name, None)
+        self._used.discard(entry.name)
+
+    def started(self, names: Iterable[str]) -> None:
+        """A job starts on these."""
+        self._used.update(names)
+
+    def came(self, entry: NodeEntry) -> None:
+        """A node is awake."""
+        entry.wakeable = None
+
+    def look(self) -> Iterator[Effect]:
+        """Have the core asked, if anybody could be woken; not at each heartbeat."""
+        now_s = self._book.now_s()
+        if now_s - self._looked_s < _LOOK_S:
+            return
+        if not any(map(self._may_be_called, self._book)):
+            return
+        self._looked_s = now_s
+        there = (entry for entry in self._book if self._may_be_called(entry) or self._is_coming(entry))
+        yield AskWanted(tuple(entry.offers(self._contract) for entry in there))
+
+    def wanted(self, names: tuple[str, ...]) -> Iterator[Effect]:
+        """A job would start on these: call them."""
+        now_s = self._book.now_s()
+        for entry in map(self._book.entry, names):
+            if not self._may_be_called(entry):
+                continue
+            assert entry.wakeable is not None
+            calls = self._calls.get(entry.name, _NEVER).calls + 1
+            wait_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** min(calls - 1, 16))
+            self._calls[entry.name] = _Call(calls, now_s, now_s + wait_s)
+            entry.called += 1
+            yield Say("info", "node is called from its sleep", {"node": entry.name, "calls": calls, "next_s": wait_s})
+            yield Wake(entry.name, entry.wakeable.mac, entry.wakeable.broadcast)
+
+    def _may_be_called(self, entry: NodeEntry) -> bool:
+        """Asleep for certain, since it is silent too, for no other reason out of service, and by its owner's word."""
+        if entry.connected or not self._sleeps(entry):
+            return False
+        now_s = self._book.now_s()
+        slept_s = now_s - entry.slept_s
+        assert entry.wakeable is not None
+        may_be = any(begin_s <= slept_s < end_s for begin_s, end_s in entry.wakeable.spans)
+        return may_be and self._calls.get(entry.name, _NEVER).next_s <= now_s
+
+    def _is_coming(self, entry: NodeEntry) -> bool:
+        """Called a moment ago, and not there yet: what waits for it needs no other."""
+        call = self._calls.get(entry.name, _NEVER)
+        return self._sleeps(entry) and self._book.now_s() - call.at_s < _COMING_S
+
+    def _sleeps(self, entry: NodeEntry) -> bool:
+        if entry.wakeable is None or not entry.asleep or (entry.drained and entry.reason != ASLEEP):
+            return False
+        return entry.hello is not None and not entry.expired and entry.name in self._book.allowed

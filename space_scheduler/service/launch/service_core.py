@@ -14,14 +14,13 @@ from cosched.model.time import US_PER_S
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Instruction, SharePlan, Start
-from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.launch import inputs as given
 from space_scheduler.service.launch.coscheduling import Coscheduling
-from space_scheduler.service.launch.effects import Cut, Effect, Say, Send
+from space_scheduler.service.launch.effects import Cut, Effect, Outbox, Send
 from space_scheduler.service.launch.launches import Launches
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
-from space_scheduler.service.launch.orders import Orders
-from space_scheduler.service.launch.sleepers import Sleepers
+from space_scheduler.service.launch.orders import OrderKind, Orders
+from space_scheduler.service.launch.owners import Sleepers
 
 #: For how long a removed node's connection stays open, so that it hears of it.
 _LAST_WORDS_S = 2.0
@@ -35,17 +34,16 @@ class ServiceCore:
         self.fence = fence
         self.now_s = 0.0
         self.book = NodeBook(nodes, lambda: self.now_s)
-        self._started: dict[int, JobRecord] = {}
-        self.launches = Launches(config, self.book, orders, self._started.__getitem__)
+        self._out = Outbox()
+        self.launches = Launches(config, self.book, orders, self._out)
         self.sleepers = Sleepers(self.book, config.contract)
         self.coscheduling = Coscheduling(config, self.book, self.launches.attempts)
         self.beat_s = config.time_us("heartbeat") / US_PER_S
         self.lease_s = config.time_us("lease") / US_PER_S
         self._ticked_s: float | None = None
-        self._effects: list[Effect] = []
 
     def handle(self, happened: given.AnyInput, now_s: float) -> list[Effect]:
-        """Take in what has happened; what is to be done, in order."""
+        """Take in what has happened; return what is to be done, in order."""
         self.now_s = now_s
         match happened:
             case given.InJournal():
@@ -53,13 +51,13 @@ class ServiceCore:
             case given.Ticked():
                 self._count_leases()
                 self.launches.ticked()
-                self._effects += self.sleepers.look()
+                self._out.add(*self.sleepers.look())
             case given.TimedOut(key):
                 self.launches.timed_out(key)
             case given.Wanted(nodes):
-                self._effects += self.sleepers.wanted(nodes)
+                self._out.add(*self.sleepers.wanted(nodes))
             case given.Discarded(node, job_id, attempt):
-                self.launches.discard(node, job_id, attempt)
+                self.launches.site.order(node, (job_id, attempt), OrderKind.DISCARD)
             case given.Removed(node, revoked):
                 self._remove(node, revoked)
             case given.RevocationsChanged(revoked):
@@ -68,24 +66,20 @@ class ServiceCore:
                 self._adopt(happened)
             case _:
                 self._with_an_agent(happened)
-        self._effects += self.launches.take()
-        effects, self._effects = self._effects, []
-        return effects
+        return self._out.take()
 
     # the service
 
     def _adopt(self, found: given.Started) -> None:
         """Take over the jobs that hold nodes by the journal, and await those nodes."""
         self.coscheduling.follow(found.turns.turns)
-        self.launches.signs.begin(found.turns.keeps_time)
+        self.launches.clocks.keeps_time = set(found.turns.keeps_time)
         holding = self.launches.adopt(found)
         self.book.recovered(found.nodes, holding)
         awaited = {entry.name for entry in self.book if entry.heard_s is not None}
         self.launches.comparison.begin(len(self.launches.attempts), awaited)
 
     def _in_journal(self, happened: given.InJournal) -> None:
-        self._started.clear()
-        self._started.update(happened.started)
         if isinstance(happened.event, ev.NodeResumed):
             self.launches.resumed(self.book.entry(happened.event.name))
         self.book.committed(happened.event)
@@ -95,7 +89,7 @@ class ServiceCore:
                 self.coscheduling.follow(instruction.turns)
             elif isinstance(instruction, Start):
                 self.sleepers.started(share.node for share in instruction.allocation.nodes)
-        self.launches.committed(happened.event, instructions)
+        self.launches.committed(happened.event, instructions, happened.started)
 
     # agents
 
@@ -113,7 +107,7 @@ class ServiceCore:
                 self._connected(happened)
             case given.Disconnected():
                 entry.connected = entry.agreed = False
-                self._say("agent disconnected", node=entry.name)
+                self._out.say("info", "agent disconnected", node=entry.name)
             case given.CertificateExpired(_, since):
                 entry.expired = since
 
@@ -126,7 +120,8 @@ class ServiceCore:
         entry.beat = entry.report = None
         entry.word, entry.banned = wire.NO_WORD, ()
         entry.heard_s = self.now_s
-        self._say(
+        self._out.say(
+            "info",
             "agent connected",
             node=entry.name,
             address=hello.address,
@@ -144,7 +139,7 @@ class ServiceCore:
             hello.session,
             called.revoked,
         )
-        self._effects.append(Send(entry.name, welcome))
+        self._out.add(Send(entry.name, welcome))
 
     def _heard(self, entry: NodeEntry, message: wire.FromAgent) -> None:
         if not entry.connected:
@@ -154,9 +149,8 @@ class ServiceCore:
             self._sleeps(entry)
             entry.beat = message
             self.launches.beat(entry)
-            self._effects += self.launches.take()
             if message.asked_us:
-                self._effects.append(Send(entry.name, self.coscheduling.answer(entry, message)))
+                self._out.add(Send(entry.name, self.coscheduling.answer(entry, message)))
         elif isinstance(message, wire.JobsHeld):
             self.launches.audit.heard(entry, message, self.coscheduling.plan().there.get(entry.name, ()))
         elif isinstance(message, wire.DeskReported):
@@ -173,7 +167,7 @@ class ServiceCore:
             if asleep:
                 held = (each.allocation.nodes for each in self.launches.attempts.values())
                 self.sleepers.slept(entry, busy=any(share.node == entry.name for nodes in held for share in nodes))
-            self._say("node asleep" if asleep else "node awake", node=entry.name)
+            self._out.say("info", "node asleep" if asleep else "node awake", node=entry.name)
 
     def _agree(self, entry: NodeEntry) -> None:
         entry.heard_s = self.now_s
@@ -199,41 +193,37 @@ class ServiceCore:
             return
         if entry.connected:
             rejected = wire.Rejected(f"node {name!r} was removed from this cluster", self.fence)
-            self._effects += [Send(name, rejected), Cut(name, _LAST_WORDS_S)]
+            self._out.add(Send(name, rejected), Cut(name, _LAST_WORDS_S))
             entry.connected = False
         self._lose(entry)
 
     def _tell_revoked(self, revoked: tuple[str, ...], but: NodeEntry | None = None) -> None:
-        self._effects += [
-            Send(each.name, wire.Revoked(revoked)) for each in self.book if each is not but and each.connected
-        ]
+        others = (each for each in self.book if each is not but and each.connected)
+        self._out.add(*(Send(each.name, wire.Revoked(revoked)) for each in others))
 
     # leases
 
     def _count_leases(self) -> None:
-        """Lose who was silent for a lease.
+        """Lose nodes that were silent for a lease.
 
-        A scheduler that was stopped itself, or its machine suspended, has heard nobody and says so of nobody: the time
-        it missed does not count.
+        A scheduler that was stopped itself, or its machine suspended, has heard no node meanwhile: the time it missed
+        does not count.
         """
         missed_s = 0.0 if self._ticked_s is None else self.now_s - self._ticked_s - self.beat_s
         self._ticked_s = self.now_s
         for entry in self.book:
             if missed_s > self.beat_s and entry.heard_s is not None:
-                entry.heard_s = min(self.now_s, entry.heard_s + missed_s)  # who has called since is not heard later
+                entry.heard_s = min(
+                    self.now_s, entry.heard_s + missed_s
+                )  # a node that has called since is not heard later
             if entry.heard_s is not None and self.now_s - entry.heard_s > self.lease_s:
                 self._lose(entry)
-        self.launches.cut_off.give_up_overdue()
+        self.launches.give_up_overdue()
 
     def _lose(self, entry: NodeEntry) -> None:
-        self._effects.append(
-            Say("warn", "node lost", {"node": entry.name, "lease_s": self.lease_s, "connected": entry.connected})
-        )
+        self._out.say("warn", "node lost", node=entry.name, lease_s=self.lease_s, connected=entry.connected)
         if entry.connected:
-            self._effects.append(Cut(entry.name))
+            self._out.add(Cut(entry.name))
         entry.connected = entry.agreed = False
         entry.heard_s = entry.beat = entry.report = None
         self.launches.lost(entry)
-
-    def _say(self, what: str, **fields: object) -> None:
-        self._effects.append(Say("info", what, fields))

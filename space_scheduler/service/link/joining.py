@@ -6,7 +6,7 @@ from cosched.config.hosts import MAX_CLUSTER_NAME, is_cluster
 from cosched.errors import BadInput
 from cosched.wire import messages as wire
 from cosched.wire.sequence import checked_session
-from space_scheduler.service.launch.numbers import epoch_of
+from space_scheduler.service.launch.orders import epoch_of
 
 
 def checked_hello(

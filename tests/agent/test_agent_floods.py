@@ -6,10 +6,14 @@ import os
 import resource
 import socket
 import sys
+from collections.abc import Hashable
 
+import pytest
 from kit.agents import Cluster, Node, Scheduler, until
 
+from cosched.admission import Bounds, NoPlace, Places
 from cosched.wire import messages as wire
+from node_agent.service.entrance import Place
 
 #: In a job: so many connections to the agent, each renewed when it is closed, none of which says anything.
 HOLD = """
@@ -131,3 +135,13 @@ async def test_no_descriptor_left_is_not_the_nodes_fault(cluster: Cluster) -> No
         resource.prlimit(a.agent.pid, resource.RLIMIT_NOFILE, limits)
         assert refused.code == "busy", refused.message
         assert "Too many open files" in refused.message
+
+
+def test_finished_connection_is_not_evicted() -> None:
+    places: Places[Hashable, Place] = Places(Bounds(1, 1))
+    with socket.socket() as connection:
+        place = Place("job 5", connection, places)
+        places.enter(place, place.owner)
+        place.finished()
+        with pytest.raises(NoPlace):
+            places.enter(Place("job 6", connection, places), "job 6")

@@ -211,3 +211,4 @@ def test_silent_connection_is_closed_after_its_timeout() -> None:
         desk.doors.tick(due_us)
         assert not is_open(silent)
         assert desk.doors.due_us() is None
+        assert all(is_open(each) for each in desk.accepted(*[os.geteuid()] * 2)), "its place is free again"

@@ -93,6 +93,7 @@ class _Misfit(NamedTuple):
 
 def _misfit(value: Any, kind: Any, path: str) -> _Misfit | None:
     """The first place at which a value, or a part of it, is not of its type; None where all parts are."""
+    kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     kinds = tuple(get_args(each)[0] if get_origin(each) is Annotated else each for each in kinds)
     words = {_word(each) for each in kinds}

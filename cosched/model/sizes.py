@@ -6,6 +6,8 @@ from typing import Final
 
 from cosched.errors import BadInput
 
+#: The most tasks that a job may ask for.
+MAX_TASKS: Final = 1 << 24
 _EXPECTED: Final = "a number, a range such as 1-8, a list such as 4;8;16, pow2 or square"
 
 

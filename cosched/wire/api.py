@@ -29,48 +29,235 @@ Every error has a Problem for its body: 400 and 422 bad input, 401 nobody known,
 409 not in this state, 503 not now.
 """
 
-from typing import Final, Literal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from cosched.model.coscheduling import Mode
 from cosched.model.job import DEFAULT_UMASK
 from cosched.model.node import Presence, Usage
+from cosched.model.sizes import MAX_TASKS
+from cosched.model.time import seconds, us
+from cosched.wire.foreign import CHOICES
+
+#: How an option's text becomes a field's value; "flag": it has none.
+Unit = Literal["text", "flag", "yes|no", "number", "sizes", "components", "part", "time", "size", "variables"]
+EXPORTS: Final = ("programs", "all", "none")
+_TASKS: Final[dict[str, Any]] = {
+    "metavar": "N",
+    "unit": "number",
+    "within": (1, MAX_TASKS),
+    "expected": f"a number of tasks of at least 1, at most {MAX_TASKS}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An option of ``cosched submit`` and of a script's ``#COSCHED`` lines, declared with the field that it sets.
+
+    ``options``: its spellings, separated by spaces, then its parameter where that is not named as the field. ``help``
+    ends with the default in brackets, unless ``default`` has it. ``words``: the only values. ``within``: the least and
+    the greatest number, which ``expected`` names. ``job``: the field of the core's :class:`~cosched.model.job.Job` that
+    has the value, converted by ``to_job`` and, for :class:`JobDoc`, back by ``from_job``; None is not converted: there
+    the cluster's default counts, or the job's. ``shown``: what ``show`` says of the field of :class:`JobDoc` with that
+    name, whose value stands for ``{}``. See docs/design/adding.md.
+    """
+
+    options: str
+    help: str
+    metavar: str = ""
+    unit: Unit = "text"
+    words: tuple[str, ...] = ()
+    within: tuple[int, int] | None = None
+    expected: str = ""
+    default: str | None = None
+    job: str = ""
+    to_job: Callable[[Any], Any] = lambda value: value
+    from_job: Callable[[Any], Any] = lambda value: value or None
+    shown: str = ""
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """POST /v1/jobs. The submitter is who the connection says, never a field."""
 
+    # the order is that of ``cosched submit --help``; an option's help says what the field is
     script: str
     arguments: tuple[str, ...] = ()
-    name: str = ""
-    tasks: int = 1
-    time_limit_s: float | None = None  # the estimate and the limit; the cluster's default where absent
-    memory_bytes: int | None = None  # for each task; the cluster's default where absent
-    kind: str | None = None  # "cpu" or "comm": the job's orientation
-    coscheduling: str | None = None  # none, ccs, dcs, spin or gang; the cluster's where absent
-    directory: str
-    environment: dict[str, str] = {}
-    output: str | None = None  # a path (patterns: output_names), opened as the user on the first node
-    error: str | None = None
+    tasks: Annotated[
+        int,
+        Asked(
+            "-n --tasks",
+            "Tasks: all start at once, or none.",
+            **_TASKS,
+            default="1",
+            job="procs",
+        ),
+    ] = 1
+    sizes: Annotated[
+        str | None,
+        Asked(
+            "--sizes",
+            "Instead of -n, what it can be started with: 8, 1-8, '4;8;16', pow2 or square.",
+            metavar="SIZES",
+            unit="sizes",
+        ),
+    ] = None
+    min_tasks: Annotated[
+        int | None,
+        Asked(
+            "--min",
+            "Instead of -n, the fewest tasks with which it can go on [1 where --max is given].",
+            **_TASKS,
+        ),
+    ] = None
+    max_tasks: Annotated[
+        int | None,
+        Asked(
+            "--max",
+            "The most that it can use [the cluster].",
+            **_TASKS,
+        ),
+    ] = None
+    evolve_tasks: Annotated[
+        int | None,
+        Asked(
+            "--evolve",
+            "How many tasks more, or fewer, it may ask for itself while it runs [0].",
+            **_TASKS,
+        ),
+    ] = None
+    fold: Annotated[
+        bool | None,
+        Asked("--fold", "Whether tasks may share a CPU [yes].", unit="yes|no", words=("yes", "no"), job="foldable"),
+    ] = None
+    job_class: Annotated[
+        str | None,
+        Asked(
+            "--class",
+            "Its class of run time [short].",
+            words=("long", "short"),
+            job="long",
+            to_job=lambda word: word == "long",
+        ),
+    ] = None
+    components: Annotated[
+        tuple[int, ...] | None,
+        Asked(
+            "--components",
+            "Tasks of each of its components, such as 2+2, which lie on clusters of their own "
+            "[the cluster's settings].",
+            metavar="N+N…",
+            unit="components",
+        ),
+    ] = None
+    crossing: Annotated[
+        float | None,
+        Asked(
+            "--crossing",
+            "Part of its time that it takes longer on several clusters, such as 0.25 [as its kind does].",
+            metavar="X",
+            unit="part",
+            job="crossing_ppm",
+            to_job=lambda part: round(part * 1_000_000),
+        ),
+    ] = None
+    time_limit_s: Annotated[
+        float | None,
+        Asked(
+            "--time",
+            "Estimate and limit of its run time, such as 10min [the cluster's].",
+            metavar="TIME",
+            unit="time",
+            job="estimate_us",
+            to_job=us,
+            from_job=seconds,
+            shown="at most {}",
+        ),
+    ] = None
+    memory_bytes: Annotated[
+        int | None,
+        Asked(
+            "--mem",
+            "Memory of each task, such as 512MB [the cluster's].",
+            metavar="SIZE",
+            unit="size",
+            within=(1, (1 << 60) - 1),
+            expected="a number of bytes of at least 1, for each task",
+            job="memory_bytes",
+            shown="{} of memory each",
+        ),
+    ] = None
+    kind: Annotated[
+        str | None,
+        Asked(
+            "--kind",
+            "Whether it mostly computes or mostly communicates.",
+            words=("cpu", "comm"),
+            job="kind",
+        ),
+    ] = None
+    coscheduling: Annotated[
+        str | None,
+        Asked(
+            "--coscheduling",
+            "How it runs beside other jobs on its nodes: none, ccs, dcs, spin or gang [the cluster's].",
+            metavar="MODE",
+            words=tuple(mode.value for mode in Mode),
+            job="coscheduling",
+        ),
+    ] = None
+    name: Annotated[str, Asked("--name", "What it is called [the script's name].")] = ""
+    output: Annotated[
+        str | None,
+        Asked(
+            "--output",
+            "Write its output there, on its first node; %j %x %u %N: number, name, user, node "
+            "[kept for 'cosched logs'].",
+            metavar="PATH",
+        ),
+    ] = None
+    error: Annotated[str | None, Asked("--error", "The same for its error output.", metavar="PATH")] = None
+    directory: Annotated[
+        str, Asked("--directory", "Where it works; must be on every node [the current directory].", metavar="DIR")
+    ]
+    environment: Annotated[
+        dict[str, str],
+        Asked("--env", "Also set this variable; repeatable.", metavar="NAME[=VALUE]", unit="variables"),
+        Asked(
+            "--export export",
+            "Which of your variables it gets: what finds programs (PATH and the like), all, or none.",
+            words=EXPORTS,
+            default="programs",
+        ),
+    ] = {}
+    foreign_directives: Annotated[
+        str | None,
+        Asked(
+            "--foreign-directives",
+            "What to do where the script has #SBATCH lines or the like, which are not read [the cluster's settings].",
+            words=CHOICES,
+        ),
+    ] = None
+    hold: Annotated[bool, Asked("--hold", "Do not start it before 'cosched release'.", unit="flag")] = False
+    requeue: Annotated[
+        bool,
+        Asked("--requeue", "When a node of it is lost, run it again from its beginning.", unit="flag", job="requeue"),
+    ] = False
     umask: int = DEFAULT_UMASK  # of all its processes, and of the files of output and error
-    hold: bool = False
-    requeue: bool = False  # when it loses a node, it waits again and runs from its beginning
-    # instead of one number of tasks: what it can be started with, or between which numbers it can be resized
-    sizes: str | None = None  # 8, 1-8, 4;8;16, pow2 or square
-    min_tasks: int | None = None
-    max_tasks: int | None = None
-    evolve_tasks: int | None = None  # how many more than its most, or fewer than its fewest, it may ask for at most
-    fold: bool | None = None  # whether its tasks may share processors; yes where absent
-    job_class: str | None = None  # "long" or "short"; short where absent
-    components: tuple[int, ...] | None = None  # tasks of each component, which lie on clusters of their own
-    crossing: float | None = None  # part of its time that it takes longer on several; by its kind where absent
-    foreign_directives: str | None = None  # warn or refuse, of #SBATCH lines and the like; the cluster's where absent
 
     @property
     def several_sizes(self) -> bool:
         """Whether it says more than one number of tasks."""
         others = (self.sizes, self.min_tasks, self.max_tasks, self.evolve_tasks)
         return any(each is not None for each in others)
+
+
+#: A field's name with each option that sets it, in the order of ``--help``.
+ASKED: Final = [
+    (name, asked) for name, kind in Submission.__annotations__.items() for asked in getattr(kind, "__metadata__", ())
+]
 
 
 class WhyDoc(msgspec.Struct, frozen=True):

@@ -1,14 +1,19 @@
 """What is refused at submission: one case a kind, with status and message."""
 
 import os
+import re
 from collections.abc import Callable
 from io import BytesIO
 from typing import Any
 
+import msgspec
 import pytest
 from kit.service import ME, Cluster, Running, running
 
+from cosched.config.cluster import ClusterConfig
+from cosched.errors import BadInput
 from cosched.wire import messages as wire
+from space_scheduler.service.api.submissions import TooLarge, checked, decoded
 
 FOREIGN = "#!/bin/sh\n# a comment\n#PBS -l nodes=2\n\n#SBATCH --mem=1G\ntrue\n#SBATCH -n 9\n"
 GOOD: dict[str, Any] = {"script": "#!/bin/sh\ntrue\n", "directory": "/tmp"}
@@ -74,10 +79,18 @@ BAD = [
 
 
 @pytest.mark.parametrize(("key", "change", "status", "words"), BAD)
-async def test_a_bad_submission(service: Running, key: str, change: dict[str, Any], status: int, words: str) -> None:
-    problem = await service.post("/v1/jobs", GOOD | change, status)
-    assert words in problem["message"]
-    assert key in problem["where"] or key == "environment"
+def test_bad_submission_is_refused_by_its_key(key: str, change: dict[str, Any], status: int, words: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(words)) as refused:
+        checked(decoded(msgspec.json.encode(GOOD | change)), ClusterConfig(name="lab"))
+    assert key in refused.value.where or key == "environment"
+    assert isinstance(refused.value, TooLarge) == (status == 413)
+
+
+async def test_refused_submission_is_answered_by_status_and_leaves_no_job(service: Running) -> None:
+    for key, change, status, words in (BAD[0], next(each for each in BAD if each[2] == 413)):
+        problem = await service.post("/v1/jobs", GOOD | change, status)
+        assert words in problem["message"]
+        assert key in problem["where"]
     assert (await service.get("/v1/jobs"))["jobs"] == []
 
 

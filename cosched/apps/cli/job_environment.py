@@ -6,7 +6,6 @@ from typing import Final
 
 from cosched.errors import BadInput
 
-EXPORTS: Final = ("programs", "all", "none")
 #: What finds programs and says in which language they speak.
 _PROGRAMS: Final = (
     "PATH",

@@ -54,11 +54,11 @@ def merged(ctx: click.Context, text: str, where: str, not_in_script: Container[s
     variables: tuple[str, ...] = ()
     for number, words in _lines(text, where):
         for name, value in _parsed(ctx, words, f"{where}:{number}", not_in_script).items():
-            if name == "variables":
+            if name == "environment":
                 variables += value
             elif name not in said:
                 asked[name] = value
-    asked["variables"] = variables + asked["variables"]
+    asked["environment"] = variables + asked["environment"]
     return asked
 
 

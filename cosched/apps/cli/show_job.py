@@ -1,7 +1,8 @@
 """``cosched show``: everything about one job, a failure's story above all."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Any, Final
 
 import click
 
@@ -27,8 +28,10 @@ from cosched.apps.cli.service import (
 from cosched.client.find import connect
 from cosched.config.units import memory_text
 from cosched.model.job import JobState
-from cosched.wire.api import JobDoc, ShapeDoc, ShareDoc
+from cosched.wire.api import ASKED, JobDoc, ShapeDoc, ShareDoc, Unit
 
+#: A unit -> a value of it for people.
+_PEOPLE: Final[dict[Unit, Callable[[Any], str]]] = {"time": lasting, "size": memory_text}
 _KINDS = {"cpu": "computes", "comm": "communicates"}
 
 
@@ -111,10 +114,12 @@ def _asked(job: JobDoc) -> str:
     parts = [
         f"{job.tasks} task{'s' if job.tasks > 1 else ''}{_of_sizes(job.shape)}",
         in_components(job.shape),
-        f"at most {lasting(job.time_limit_s)}",
+        *(
+            each.shown.format(_PEOPLE.get(each.unit, str)(getattr(job, name)))
+            for name, each in ASKED
+            if each.shown and getattr(job, name)
+        ),
     ]
-    if job.memory_bytes:
-        parts.append(f"{memory_text(job.memory_bytes)} of memory each")
     if job.kind:
         how = " (measured when it ran before)" if job.kind_from == "measured" else ""
         parts.append(f"mostly {_KINDS.get(job.kind, job.kind)}{how}")

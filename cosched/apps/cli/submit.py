@@ -1,6 +1,7 @@
 """``cosched submit``: hand a job script to the service."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,7 +9,7 @@ import click
 
 from cosched.apps.cli.following import tell, to_end
 from cosched.apps.cli.foreign import directives, time_meant
-from cosched.apps.cli.job_environment import EXPORTS, directory, environment, missing_place, utf8
+from cosched.apps.cli.job_environment import directory, environment, missing_place, utf8
 from cosched.apps.cli.job_script import merged, read
 from cosched.apps.cli.service import echo_json, exit_status, json_option, lasting, outcome, service
 from cosched.apps.cli.values import one_of, whole_number
@@ -19,180 +20,92 @@ from cosched.config.units import duration_us, size_bytes
 from cosched.errors import BadInput, NoAnswer
 from cosched.model.sizes import contradiction, parse_components, parse_sizes
 from cosched.model.time import US_PER_S
-from cosched.wire.api import JobDoc, Submission
-from cosched.wire.foreign import CHOICES, foreign_directives
+from cosched.wire.api import ASKED, Asked, JobDoc, Submission, Unit
+from cosched.wire.foreign import foreign_directives
 
 #: Options that concern the command, not the job: not in a script.
 _NOT_IN_SCRIPT: Final = ("wait", "as_json", "server", "lab", "script", "arguments")
 
 #: A field of the submission -> the option that sets it, for what the service refuses.
-_OPTIONS: Final = {
-    "tasks": "--tasks",
-    "sizes": "--sizes",
-    "min_tasks": "--min",
-    "max_tasks": "--max",
-    "evolve_tasks": "--evolve",
-    "job_class": "--class",
-    "components": "--components",
-    "crossing": "--crossing",
-    "time_limit_s": "--time",
-    "memory_bytes": "--mem",
-    "kind": "--kind",
-    "coscheduling": "--coscheduling",
-    "name": "--name",
-    "output": "--output",
-    "error": "--error",
-    "directory": "--directory",
-    "script": "SCRIPT",
-    "arguments": "ARGS",
-    "foreign_directives": "--foreign-directives",
+_OPTIONS: Final = {"script": "SCRIPT", "arguments": "ARGS"} | {
+    name: asked.options.split()[-1] for name, asked in reversed(ASKED)
 }
 
 
-def _seconds(_ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
-    if text is None:
-        return None
+def _seconds(text: str, option: str) -> float:
     try:
-        limit_us = duration_us(text, param.opts[-1])
+        limit_us = duration_us(text, option)
     except BadInput as error:
         raise BadInput(error.where, error.found, error.expected, nearest=error.nearest or time_meant(text)) from None
     if limit_us < 1:
-        raise BadInput(param.opts[-1], f"{text!r}", "more than nothing")
+        raise BadInput(option, f"{text!r}", "more than nothing")
     return limit_us / US_PER_S
 
 
-def _bytes(_ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
-    if text is None:
-        return None
+def _bytes(text: str, option: str) -> int:
     try:
-        size = size_bytes(text, param.opts[-1])
+        size = size_bytes(text, option)
     except BadInput as error:
         near = error.nearest or (f"{text}MB" if text.isdigit() else "")  # as Slurm reads it
         raise BadInput(error.where, error.found, error.expected, nearest=near) from None
     if size < 1:
-        raise BadInput(param.opts[-1], f"{text!r}", "at least 1B")
+        raise BadInput(option, f"{text!r}", "at least 1B")
     return size
 
 
-def _sizes(_ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
-    if text is not None:
-        parse_sizes(text, 1, param.opts[-1])
-    return text
-
-
-def _part(_ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
-    if text is None:
-        return None
+def _part(text: str, option: str) -> float:
     try:
         part = float(text)
     except ValueError:
         part = -1.0
     if not 0 <= part <= 1000:
-        raise BadInput(param.opts[-1], f"{text!r}", "a part of its time from 0 to 1000, such as 0.25")
+        raise BadInput(option, f"{text!r}", "a part of its time from 0 to 1000, such as 0.25")
     return part
 
 
-def _components(_ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, ...] | None:
-    return None if text is None else parse_components(text, param.opts[-1])
+#: A unit -> how the text of an option becomes the value: (text, option) -> value. Raises :class:`BadInput`.
+_READ: Final[dict[Unit, Callable[[str, str], object]]] = {
+    "text": utf8,
+    "yes|no": lambda text, _option: text == "yes",
+    "sizes": lambda text, option: parse_sizes(text, 1, option) and text,
+    "components": parse_components,
+    "part": _part,
+    "time": _seconds,
+    "size": _bytes,
+}
 
 
-@click.command("submit", context_settings={"allow_interspersed_args": False})
-@click.option(
-    "-n",
-    "--tasks",
-    metavar="N",
-    default="1",
-    callback=whole_number(1, 1 << 24),
-    show_default=True,
-    help="Tasks: all start at once, or none.",
+def _read(asked: Asked, ctx: click.Context, param: click.Parameter, given: object) -> object:
+    """The value of an option's text; what is no text (no option, a flag, variables) is the value itself."""
+    if not isinstance(given, str):
+        return given
+    if asked.words:
+        one_of(*asked.words)(ctx, param, given)
+    if asked.unit == "number" and asked.within:
+        return whole_number(*asked.within)(ctx, param, given)
+    return _READ[asked.unit](given, param.opts[-1])
+
+
+def _field_option(name: str, asked: Asked) -> click.Option:
+    """The option that sets a field; it arrives under the field's name unless it has one of its own."""
+    spellings = asked.options.split()
+    return click.Option(
+        [*spellings, *([] if spellings[-1].isidentifier() else [name])],
+        metavar=asked.metavar or "|".join(asked.words) or None,
+        is_flag=asked.unit == "flag" or None,  # False would let it have no value
+        multiple=asked.unit == "variables",
+        callback=partial(_read, asked),
+        help=asked.help,
+        default=asked.default,
+        show_default=asked.default is not None,
+    )
+
+
+@click.command(
+    "submit",
+    params=[_field_option(name, asked) for name, asked in ASKED],
+    context_settings={"allow_interspersed_args": False},
 )
-@click.option(
-    "--sizes",
-    metavar="SIZES",
-    callback=_sizes,
-    help="Instead of -n, what it can be started with: 8, 1-8, '4;8;16', pow2 or square.",
-)
-@click.option(
-    "--min",
-    "min_tasks",
-    metavar="N",
-    callback=whole_number(1, 1 << 24),
-    help="Instead of -n, the fewest tasks with which it can go on [1 where --max is given].",
-)
-@click.option(
-    "--max", "max_tasks", metavar="N", callback=whole_number(1, 1 << 24), help="The most that it can use [the cluster]."
-)
-@click.option(
-    "--evolve",
-    "evolve_tasks",
-    metavar="N",
-    callback=whole_number(1, 1 << 24),
-    help="How many tasks more, or fewer, it may ask for itself while it runs [0].",
-)
-@click.option("--fold", metavar="yes|no", callback=one_of("yes", "no"), help="Whether tasks may share a CPU [yes].")
-@click.option(
-    "--class",
-    "job_class",
-    metavar="long|short",
-    callback=one_of("long", "short"),
-    help="Its class of run time [short].",
-)
-@click.option(
-    "--components",
-    metavar="N+N…",
-    callback=_components,
-    help="Tasks of each of its components, such as 2+2, which lie on clusters of their own [the cluster's settings].",
-)
-@click.option(
-    "--crossing",
-    metavar="X",
-    callback=_part,
-    help="Part of its time that it takes longer on several clusters, such as 0.25 [as its kind does].",
-)
-@click.option(
-    "--time",
-    metavar="TIME",
-    callback=_seconds,
-    help="Estimate and limit of its run time, such as 10min [the cluster's].",
-)
-@click.option("--mem", metavar="SIZE", callback=_bytes, help="Memory of each task, such as 512MB [the cluster's].")
-@click.option(
-    "--kind",
-    metavar="cpu|comm",
-    callback=one_of("cpu", "comm"),
-    help="Whether it mostly computes or mostly communicates.",
-)
-@click.option(
-    "--coscheduling",
-    metavar="MODE",
-    callback=one_of("none", "ccs", "dcs", "spin", "gang"),
-    help="How it runs beside other jobs on its nodes: none, ccs, dcs, spin or gang [the cluster's].",
-)
-@click.option("--name", help="What it is called [the script's name].")
-@click.option(
-    "--output",
-    metavar="PATH",
-    help="Write its output there, on its first node; %j %x %u %N: number, name, user, node [kept for 'cosched logs'].",
-)
-@click.option("--error", metavar="PATH", help="The same for its error output.")
-@click.option("--directory", metavar="DIR", help="Where it works; must be on every node [the current directory].")
-@click.option("--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Also set this variable; repeatable.")
-@click.option(
-    "--export",
-    metavar="|".join(EXPORTS),
-    callback=one_of(*EXPORTS),
-    default="programs",
-    show_default=True,
-    help="Which of your variables it gets: what finds programs (PATH and the like), all, or none.",
-)
-@click.option(
-    "--foreign-directives",
-    metavar="|".join(CHOICES),
-    callback=one_of(*CHOICES),
-    help="What to do where the script has #SBATCH lines or the like, which are not read [the cluster's settings].",
-)
-@click.option("--hold", is_flag=True, help="Do not start it before 'cosched release'.")
-@click.option("--requeue", is_flag=True, help="When a node of it is lost, run it again from its beginning.")
 @click.option("--wait", is_flag=True, help="Wait for its end; the exit status is the job's.")
 @service
 @json_option
@@ -222,39 +135,21 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
     text = read(script)
     shown = "standard input" if script == "-" else script
     asked = merged(ctx, text, shown, _NOT_IN_SCRIPT)
-    for option in ("name", "output", "error", "directory"):
-        utf8(asked[option] or "", f"--{option}")
     works_in = directory(asked["directory"])
     for option in ("output", "error"):
         missing_place(f"--{option}", asked[option], works_in)
-    submission = Submission(
-        script=text,
-        arguments=tuple(utf8(each, "ARGS") for each in given["arguments"]),
-        name=utf8(
-            asked["name"] if asked["name"] is not None else ("" if script == "-" else Path(script).name), "--name"
-        ),
-        tasks=sum(asked["components"]) if asked["components"] and asked["tasks"] == 1 else asked["tasks"],
-        time_limit_s=asked["time"],
-        memory_bytes=asked["mem"],
-        kind=asked["kind"],
-        coscheduling=asked["coscheduling"],
-        directory=utf8(works_in, "--directory"),
-        environment=environment(asked["export"], asked["variables"]),
-        output=asked["output"],
-        error=asked["error"],
-        umask=own_umask(),
-        hold=asked["hold"],
-        requeue=asked["requeue"],
-        sizes=asked["sizes"],
-        min_tasks=asked["min_tasks"],
-        max_tasks=asked["max_tasks"],
-        evolve_tasks=asked["evolve_tasks"],
-        fold=None if asked["fold"] is None else asked["fold"] == "yes",
-        job_class=asked["job_class"],
-        components=asked["components"],
-        crossing=asked["crossing"],
-        foreign_directives=asked["foreign_directives"],
-    )
+    asked |= {
+        "script": text,
+        "arguments": tuple(utf8(each, "ARGS") for each in given["arguments"]),
+        "name": asked["name"]
+        if asked["name"] is not None
+        else utf8("" if script == "-" else Path(script).name, "--name"),
+        "tasks": sum(asked["components"]) if asked["components"] and asked["tasks"] == 1 else asked["tasks"],
+        "directory": utf8(works_in, "--directory"),
+        "environment": environment(asked.pop("export"), asked["environment"]),
+        "umask": own_umask(),
+    }
+    submission = Submission(**{name: value for name, value in asked.items() if value is not None})
     numbers = (submission.tasks, submission.min_tasks, submission.max_tasks)
     if wrong := contradiction(*numbers, submission.sizes, submission.evolve_tasks, submission.components):
         field, found, expected = wrong

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from cosched.apps.cli.job_environment import EXPORTS, directory, environment, utf8
+from cosched.apps.cli.job_environment import directory, environment, utf8
 from cosched.apps.cli.outputs import check_targets
 from cosched.apps.cli.progress import Progress
 from cosched.apps.cli.service import echo_json, json_option, service
@@ -28,6 +28,7 @@ from cosched.model.job import JobState
 from cosched.model.time import US_PER_S
 from cosched.report import manifest as manifests
 from cosched.report.table import console, parquet_modules
+from cosched.wire.api import EXPORTS
 from cosched.workload.shapes import Work
 from space_scheduler.plugins import resolve
 from space_scheduler.simulator.experiment import find_log

@@ -15,16 +15,13 @@ from aiohttp import web
 import cosched
 from cosched.config.cluster import ClusterConfig
 from cosched.config.convert import convert
-from cosched.config.units import size_bytes
 from cosched.errors import BadInput, Failed, nearest
-from cosched.model.job import TERMINAL, Job, JobState
-from cosched.model.time import us
+from cosched.model.job import TERMINAL, JobState
 from cosched.wire import api as docs
 from space_scheduler.launch import script_notes
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.nodes import UnknownNode
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
-from space_scheduler.progress import ALONE_PPM
 from space_scheduler.reasons import Why
 from space_scheduler.service.access.callers import Caller, Callers
 from space_scheduler.service.access.problems import Refusal, answer, refusal_of
@@ -87,7 +84,6 @@ class Api:
         self._counted: tuple[View, dict[str, int]] = View(), {}
         self._most = Most(config.max_queued, config.max_queued_per_user)
         self._rates = Rates(config.max_submissions_per_minute)
-        self._default_memory_bytes = size_bytes(config.default_memory, "default_memory") if config.default_memory else 0
 
     # jobs
 
@@ -102,14 +98,7 @@ class Api:
             raise refusal_of(error, 413) from None
         self._may_submit(caller)
         number = await self._callers.uid_of(caller.user) if caller.uid is None else caller.uid
-        limit_us = us(given.time_limit_s) if given.time_limit_s is not None else self.config.time_us("default_time")
-        memory_bytes = given.memory_bytes if given.memory_bytes is not None else self._default_memory_bytes
-        job = Job(
-            0, given.tasks, limit_us, 0, number, memory_bytes, requeue=given.requeue,
-            kind=given.kind or "", program=program(caller.user, given), coscheduling=given.coscheduling or "",
-            long=given.job_class == "long", foldable=given.fold is not False,
-            crossing_ppm=None if given.crossing is None else round(given.crossing * ALONE_PPM),
-        )  # fmt: skip
+        job = submissions.job_of(given, self.config, number, program(caller.user, given))
         try:
             job_id = await self.host.submit(job, given, caller.user, hold=given.hold, most=self._most)
         except Infeasible as error:

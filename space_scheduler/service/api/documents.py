@@ -11,6 +11,7 @@ from cosched.model.job import JobState
 from cosched.model.time import FOREVER_US, seconds
 from cosched.model.width import Components, Flexible, Range
 from cosched.wire.api import (
+    ASKED,
     EffortDoc,
     Explanation,
     HeldDoc,
@@ -40,6 +41,8 @@ _TOGETHER: Final = (
     (("minimum_procs", "procs"), "{procs} processors, {minimum_procs} at least"),
     (("asked_procs", "given_procs"), "asked for {asked_procs:+d} processes, given {given_procs:+d}"),
 )
+#: Fields of a job's document that are filled from the core's job alone, as the submission declares it.
+_ASKED: Final = [(name, each) for name, each in ASKED if each.job and name in {*JobDoc.__struct_fields__} - {"tasks"}]
 When = Callable[[int], datetime]
 
 
@@ -85,6 +88,7 @@ def job_doc(
     run_end_us = end_us if end_us is not None else now_us
     how = facts.exit
     return JobDoc(
+        **{name: each.from_job(getattr(record.job, each.job)) for name, each in _ASKED},
         job_id=record.id,
         name=submission.name,
         user=record.user,
@@ -97,11 +101,8 @@ def job_doc(
             HeldDoc(iso(when, each.now_us), each.processes, each.procs, why_doc(each.reason, when))
             for each in record.reshaped
         ],
-        kind=record.job.kind or None,
         kind_from=("declared" if submission.kind else "measured") if record.job.kind else "",
         effort=_effort(record),
-        time_limit_s=seconds(record.job.estimate_us),
-        memory_bytes=record.job.memory_bytes or None,
         directory=submission.directory if own else "",
         output=(facts.output or record.output) if own else None,
         error=(facts.error or record.error) if own else None,

@@ -4,24 +4,23 @@ import hashlib
 import json
 import posixpath
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from cosched.config.cluster import ClusterConfig
 from cosched.config.convert import convert, shown
 from cosched.config.hosts import MAX_NODE_NAME
+from cosched.config.units import size_bytes
 from cosched.errors import BadInput, nearest
-from cosched.model.coscheduling import Mode
-from cosched.model.job import PRIVATE_PLACES
-from cosched.model.sizes import contradiction, parse_sizes
+from cosched.model.job import PRIVATE_PLACES, Job
+from cosched.model.sizes import MAX_TASKS, contradiction, parse_sizes
 from cosched.model.time import US_PER_S, humanised
-from cosched.wire.api import Submission
-from cosched.wire.foreign import CHOICES, foreign_directives
+from cosched.wire.api import ASKED, Submission
+from cosched.wire.foreign import foreign_directives
 from cosched.wire.output_names import expanded, has_unknown_pattern
 from space_scheduler.launch import check_environment
 from space_scheduler.service.api import bodies
-from space_scheduler.service.core.sizing import MAX_TASKS
 
 MAX_SCRIPT_BYTES: Final = 1 << 20
 MAX_ARGUMENTS_BYTES: Final = 128 << 10
@@ -37,9 +36,6 @@ _MAX_SIZES: Final = 4000
 _MAX_COMPONENTS: Final = 1000
 #: A link that makes a job longer by more than that many times its time is none.
 MOST_CROSSING: Final = 1000
-KINDS: Final = ("cpu", "comm")
-CLASSES: Final = ("long", "short")
-MODES: Final = tuple(mode.value for mode in Mode)
 
 
 class TooLarge(BadInput):
@@ -54,19 +50,19 @@ def decoded(body: bytes) -> Submission:
 def checked(given: Submission, config: ClusterConfig) -> Submission:
     """The same submission, when this cluster can take it; names and paths made plain. Raises :class:`BadInput`."""
     _script(given.script)
+    for key, asked in ASKED:
+        value = getattr(given, key)
+        if asked.words and isinstance(value, str) and value not in asked.words:
+            raise _bad(key, value, " or ".join(asked.words), nearest(value, asked.words))
+        if asked.within and value is not None and not asked.within[0] <= value <= asked.within[1]:
+            raise _bad(key, value, asked.expected)
     _foreign(given, config)
     _arguments(given.arguments)
     _tasks(given)
-    if given.kind is not None and given.kind not in KINDS:
-        raise _bad("kind", given.kind, "cpu or comm", nearest(given.kind, KINDS))
-    if given.coscheduling is not None and given.coscheduling not in MODES:
-        raise _bad("coscheduling", given.coscheduling, " or ".join(MODES), nearest(given.coscheduling, MODES))
     if given.time_limit_s is not None:
         _time_limit(given.time_limit_s, config)
     if given.crossing is not None:
         _crossing(given.crossing, given.time_limit_s, config)
-    if given.memory_bytes is not None and not 1 <= given.memory_bytes < 1 << 60:
-        raise _bad("memory_bytes", given.memory_bytes, "a number of bytes of at least 1, for each task")
     if not 0 <= given.umask <= 0o777:
         raise _bad("umask", given.umask, "a number from 0 to 511, the octal 777")
     if len(given.name) > _MAX_NAME or not given.name.isprintable():
@@ -83,6 +79,17 @@ def checked(given: Submission, config: ClusterConfig) -> Submission:
     )
     _launchable(made)
     return made
+
+
+def job_of(given: Submission, config: ClusterConfig, uid: int, program: str) -> Job:
+    """The core's job of a checked submission, still without number and time; what it leaves out is the cluster's."""
+    fields: dict[str, Any] = {"estimate_us": config.time_us("default_time")}
+    if config.default_memory:
+        fields["memory_bytes"] = size_bytes(config.default_memory, "default_memory")
+    for key, asked in ASKED:
+        if asked.job and (value := getattr(given, key)) is not None:
+            fields[asked.job] = asked.to_job(value)
+    return Job(0, submit_us=0, user=uid, program=program, **fields)
 
 
 def outliving(given: Submission, *, private_tmp: bool) -> None:
@@ -109,20 +116,14 @@ def _script(script: str) -> None:
 
 
 def _foreign(given: Submission, config: ClusterConfig) -> None:
-    chosen = given.foreign_directives
-    if chosen is not None and chosen not in CHOICES:
-        raise _bad("foreign_directives", chosen, " or ".join(CHOICES), nearest(chosen, CHOICES))
-    if (chosen or config.foreign_directives) == "refuse" and (found := foreign_directives(given.script)):
+    chosen = given.foreign_directives or config.foreign_directives
+    if chosen == "refuse" and (found := foreign_directives(given.script)):
         expected = "lines '#COSCHED OPTIONS', or --foreign-directives warn, with which they are comments"
         raise BadInput("submission: script", f"{found}: options of another batch system, not read here", expected)
 
 
 def _tasks(given: Submission) -> None:
     """How many tasks it may have, and what else it says of its shape."""
-    for key in ("tasks", "min_tasks", "max_tasks", "evolve_tasks"):
-        number = getattr(given, key)
-        if number is not None and not 1 <= number <= MAX_TASKS:
-            raise _bad(key, number, f"a number of tasks of at least 1, at most {MAX_TASKS}")
     if given.sizes is not None:
         if len(given.sizes) > _MAX_SIZES:
             raise TooLarge("submission: sizes", f"{len(given.sizes)} characters", f"at most {_MAX_SIZES}")
@@ -136,8 +137,6 @@ def _tasks(given: Submission) -> None:
     if wrong := contradiction(*numbers, given.sizes, given.evolve_tasks, given.components):
         key, found, expected = wrong
         raise BadInput(f"submission: {key}", found, expected)
-    if given.job_class is not None and given.job_class not in CLASSES:
-        raise _bad("job_class", given.job_class, "long or short", nearest(given.job_class, CLASSES))
 
 
 def _launchable(given: Submission) -> None:

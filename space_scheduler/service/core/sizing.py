@@ -14,7 +14,7 @@ import msgspec
 from cosched.errors import Failed
 from cosched.model.components import Dividing
 from cosched.model.job import Job
-from cosched.model.sizes import parse_sizes
+from cosched.model.sizes import MAX_TASKS, parse_sizes
 from cosched.model.width import Components, Range
 from cosched.wire.api import Submission
 from space_scheduler.machine.state import SchedulerState
@@ -24,8 +24,6 @@ from space_scheduler.reasons import Why
 NOT_RESHAPED: Final = "the policy in force gives jobs no other shapes"
 #: So many sizes are tried one after the other.
 _SINGLY: Final = 100
-#: What may be asked for at all.
-MAX_TASKS: Final = 1 << 24
 
 
 class SizesUnknown(Failed):

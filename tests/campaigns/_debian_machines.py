@@ -140,6 +140,11 @@ class Machine(ABC):
         there = f"root@{address}:{directory}"
         run(*before, "scp", "-qr", *words, "-i", key, "-P", str(port), source, there, timeout_s=base_s * self.factor)
 
+    @property
+    def prefix(self) -> Sequence[str]:
+        """What a command begins with that reaches this host's ssh port."""
+        return self._way()[0]
+
     def reached(self) -> dict[str, Any]:
         """An Ansible inventory's variables of this host."""
         _, address, port = self._way()

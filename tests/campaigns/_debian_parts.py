@@ -100,8 +100,8 @@ class _Reached:
     ) -> subprocess.CompletedProcess[str]:
         """A command of the controller's, which is this machine; a time is multiplied by the factor."""
         return subprocess.run(
-            argv, env=environment, capture_output=True, text=True, timeout=timeout_s * self._ground.factor, check=False,
-            cwd=self.known_hosts.parent,
+            [*self._ground.head.prefix, *argv], env=environment, capture_output=True, text=True, check=False,
+            timeout=timeout_s * self._ground.factor, cwd=self.known_hosts.parent,
         )  # fmt: skip
 
     def at(self, name: str, line: str, timeout_s: float = 60) -> str:

@@ -5,6 +5,7 @@ import errno
 import os
 import socket
 from collections.abc import Collection, Iterator
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -118,12 +119,23 @@ def _port(config: NodeConfig) -> Finding:
     try:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((config.launch.address, config.launch.port))
+            address = socket.gethostbyname(config.launch.address)
+            if (unreached := known_to_itself_alone(config.launch.address, address)) is not None:
+                return unreached
+            probe.bind((address, config.launch.port))
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             return Finding("launch port", "ok", f"{where} is in use: by this node's agent, if it runs")
         return Finding("launch port", "fail", f"{where}: {error.strerror}")
     return Finding("launch port", "ok", f"{where} is free")
+
+
+def known_to_itself_alone(name: str, address: str) -> Finding | None:
+    """A warning where a host's name is an address of its loopback, as Debian's installer writes it; None elsewhere."""
+    if name in {address, "localhost"} or not ip_address(address).is_loopback:
+        return None
+    remedy = f"give {name} its address of the network in /etc/hosts, or set launch.address to that"
+    return Finding("launch port", "warn", f"{name} is {address} on this host, where no other node reaches it: {remedy}")
 
 
 def users_found(config: NodeConfig, mounts: str) -> Finding:

@@ -17,7 +17,10 @@ _PROGRAM: Final = re.compile(r"/(cosched-(?:rsh|rank|pvmd))(?![\w.-])")
 
 
 class Environment:
-    """What the scheduler made, with this node's own paths and names. ``private_tmp``: jobs have a /tmp of their own."""
+    """What the scheduler made, with this node's own paths and names. ``private_tmp``: jobs have a /tmp of their own.
+
+    ``address`` is where other nodes reach this one: dotted as soon as the agent listens there.
+    """
 
     def __init__(self, config: NodeConfig, files: NodeFiles, rsh: str, socket: str, job_socket: str) -> None:
         """``rsh`` is the path of ``cosched-rsh`` here, ``socket`` where it finds this agent.
@@ -28,6 +31,7 @@ class Environment:
         self._files = files
         self._rsh, self._socket, self._job_socket = rsh, socket, job_socket
         self.private_tmp = True
+        self.address = config.launch.address
         self._uids: dict[Key, int] = {}
 
     def learn(self, key: Key, uid: object) -> None:
@@ -57,7 +61,7 @@ class Environment:
             "{rsh}": self._rsh,
             "{rank}": str(Path(self._rsh).with_name("cosched-rank")),
             "{pvmd}": str(Path(self._rsh).with_name("cosched-pvmd")),
-            "{interface}": interface_of("127.0.0.1" if len(prepare.peers) == 1 else config.launch.address),
+            "{interface}": interface_of("127.0.0.1" if len(prepare.peers) == 1 else self.address),
             "{tmp}": "/tmp" if self.private_tmp else f"{config.paths.state}/jobs/{key_name(*key)}/tmp",
         }
         made = {name: local.get(value, value) for name, value in prepare.environment.items() if local.get(value) != ""}

@@ -102,6 +102,9 @@ class RshProxy:
         """Listen for other agents. Raises OSError."""
         launch = self._config.launch
         sockets = await _bound(launch.address, launch.port)
+        for each in sockets:
+            if each.family == socket.AF_INET:
+                self._groups.environment.address = each.getsockname()[0]
         self._remote = Entrance(
             sockets, *_THERE, _address, self._guarded(self._from_there), _hang_up, context, _PATIENCE_S
         )

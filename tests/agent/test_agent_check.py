@@ -19,7 +19,7 @@ from cosched.linux import files
 from node_agent.guard.client import GuardClient
 from node_agent.service import check
 from node_agent.service.card import Card, card_of, listens_asleep
-from node_agent.service.check import findings
+from node_agent.service.check import findings, known_to_itself_alone
 
 #: The rooms that the guard loads: its own, the programs that it starts, and rules that are pure.
 PRIVILEGED = ("guard", "policy", "programs")
@@ -152,6 +152,15 @@ def test_state_directory_on_noexec_mount_fails_the_check(cluster: Cluster, monke
     assert found["job scripts"].found == (
         f"{top} is mounted noexec: no job's script can be executed there; paths.state in node.toml names another place"
     )
+
+
+def test_host_name_of_its_own_loopback_is_warned_of_with_the_remedy() -> None:
+    """Debian's installer gives a host's name 127.0.1.1: no other agent reaches a node that listens there."""
+    found = known_to_itself_alone("desk2", "127.0.1.1")
+    assert found is not None
+    assert (found.level, "/etc/hosts" in found.found) == ("warn", True)
+    assert known_to_itself_alone("desk2", "10.0.0.2") is None
+    assert known_to_itself_alone("127.0.0.1", "127.0.0.1") is None
 
 
 def test_bad_settings_are_told_by_key(cluster: Cluster) -> None:

@@ -5,7 +5,7 @@ import pwd
 from typing import Any
 
 import pytest
-from kit.agents import CLUSTER, Cluster, Scheduler, until
+from kit.agents import CLUSTER, Cluster, Scheduler, free_port, until
 
 from cosched.wire import messages as wire
 
@@ -16,6 +16,7 @@ cat "$COSCHED_NODE_FILE"
 echo "no such thing" >&2
 exit 3
 """
+SAYS_INTERFACE = b"#!/bin/sh\necho $INTERFACE\n"
 
 
 def order(fence: wire.Fence, kind: type[wire.Order], job_id: int, n: int, **more: Any) -> Any:
@@ -54,6 +55,19 @@ async def test_a_jobs_life_on_one_node(cluster: Cluster) -> None:
             [],
             [],
         ]
+
+
+async def test_job_gets_the_interface_of_a_node_whose_address_is_a_name(cluster: Cluster) -> None:
+    """MPICH took any network of such a node, also one that the other nodes are not in."""
+    cluster.node("a", launch=f'address = "localhost"\nport = {free_port()}')
+    cluster.node("b", start=False)
+    async with cluster.scheduler() as scheduler:
+        environment = {"PATH": os.defpath, "INTERFACE": "{interface}"}
+        await scheduler.tell("a", cluster.prepare(scheduler.fence, 5, "a", "b", environment=environment))
+        await scheduler.next("a", wire.Prepared, order=wire.OrderId(5, 1, 1))
+        await scheduler.tell("a", order(scheduler.fence, wire.Run, 5, 2, script=SAYS_INTERFACE, arguments=()))
+        await scheduler.next("a", wire.ProgramEnded)
+        assert await scheduler.output("a", 5) == b"lo\n"
 
 
 async def test_output_is_read_in_bounded_pieces_while_the_job_runs(cluster: Cluster) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from campaigns._ansible_lab import need
 from campaigns._debian_ground import ASIDE, DESK, HEAD, Ground
+from campaigns._debian_machines import Machine
 from campaigns._systemd_hosts import HOME, USER
 
 #: Parallel work's control groups, and the share of the CPUs and of the memory that it has while the owner is there.
@@ -310,6 +311,18 @@ def state(ground: Ground) -> None:
     ground.up(HEAD, DESK)
     before = {name: machine.at(_STATE, base_s=30).splitlines() for name, machine in ground.machines.items()}
     (ground.work / "before.json").write_text(json.dumps(before), encoding="utf-8")
+
+
+def installed(ground: Ground, machine: Machine, line: str) -> None:
+    """Run a line that installs other packages: what it changes is there before a removal of cosched, and stays."""
+    then = {*machine.at(_STATE, base_s=30).splitlines()}
+    machine.at(line, base_s=90)
+    now = {*machine.at(_STATE, base_s=30).splitlines()}
+    path = ground.work / "before.json"
+    before = json.loads(path.read_text(encoding="utf-8"))
+    came, went = ({line for line in lines if "cosched" not in line} for lines in (now - then, then - now))
+    before[machine.name] = sorted(({*before[machine.name]} - went) | came)
+    path.write_text(json.dumps(before), encoding="utf-8")
 
 
 def removed(ground: Ground) -> None:

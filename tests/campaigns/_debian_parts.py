@@ -38,7 +38,7 @@ def launchers(ground: Ground) -> None:
     for machine in ground.machines.values():
         machine.at("rm -rf /var/tmp/debs")
         machine.bring(debs, "/var/tmp/debs")
-        machine.at("dpkg -i --skip-same-version /var/tmp/debs/*.deb >/var/tmp/dpkg.txt", base_s=90)
+        jobs.installed(ground, machine, "dpkg -i --skip-same-version /var/tmp/debs/*.deb >/var/tmp/dpkg.txt")
     there = [name for name in _LAUNCHERS if list(debs.glob(f"{name}_*.deb")) or name == "openmpi"]
     print(f"  the release has no package of: {sorted({*_LAUNCHERS} - {*there})}", flush=True)
     for name in there:

@@ -1,6 +1,6 @@
 """Real Debian machines: the README's commands and the installation guide by hand, on the system of a release.
 
-    ./run campaign debian [--release 12|13] [--list] [--from STEP | --only STEP ...] [--factor N] [--cache DIR]
+    ./run campaign debian [--release RELEASE] [--list] [--from STEP | --only STEP ...] [--also STEP ...] [--factor N]
 
 A machine is a qemu without hardware virtualisation, with the release's own kernel, initrd, systemd, PAM and logind; two
 of them share a network, and reach no other. The image of a release is made once (a network, minutes) and kept. Each run
@@ -10,9 +10,10 @@ states its time; the first that fails ends the campaign with 1. What was run on 
 ``commands.log`` beside its disk. Needs root, and the packages mmdebstrap, e2fsprogs, openssh-client, qemu-system-x86
 and qemu-utils.
 
-Some steps are run by name alone (``--only``). ``measured …`` make tables of ``docs/measured`` on control groups of
-version 2: after ``boot``, that of coscheduling after ``second node`` and those that this needs. ``launchers`` comes
-after ``second node``, ``system tests`` and ``namespaces`` after ``boot``; ``ansible`` begins with fresh hosts.
+Some steps are run by name alone (``--only``, ``--also``). ``measured …`` make tables of ``docs/measured`` on control
+groups of version 2: after ``boot``, that of coscheduling after ``second node`` and those that this needs.
+``launchers`` comes after ``second node``, ``system tests`` and ``namespaces`` after ``boot``; ``ansible`` begins with
+fresh hosts.
 ``--release ubuntu24.04`` has that release's kernel and its restriction of user namespaces, up to ``demo, user``.
 
 ``--user-mode`` has this machine's User Mode Linux (user-mode-linux, gcc) in place of the release's kernel: one CPU, no
@@ -27,7 +28,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -161,17 +162,17 @@ STEPS: Final[Mapping[str, Callable[[Ground], None]]] = {
     "reboots": jobs.rebooted,
     "twenty jobs": jobs.coscheduled,
     "fifty restarts": jobs.often_restarted,
-    "removal": jobs.removed,
     "launchers": parts.launchers,
     "system tests": parts.system_tests,
     "namespaces": parts.namespaces,
+    "removal": jobs.removed,
     "ansible": parts.ansible,
     "measured contract": measured.contract,
     "measured coscheduling": measured.coscheduling,
     "measured folding": measured.folding,
 }
-#: What is run with ``--only`` alone.
-_BY_NAME: Final = [*STEPS][[*STEPS].index("removal") + 1 :]
+#: What is run with ``--only`` or ``--also`` alone.
+_BY_NAME: Final = {"launchers", "system tests", "namespaces", *[*STEPS][[*STEPS].index("removal") + 1 :]}
 #: What needs a keyboard or CPU sets.
 _QEMU_ALONE: Final = {"fold", "owner", "twenty jobs", "measured folding"}
 
@@ -185,6 +186,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="print the steps in their order")
     parser.add_argument("--from", dest="first", metavar="STEP", help="go on with the last run's disks at this step")
     parser.add_argument("--only", action="append", metavar="STEP", help="this step on the last run's disks; repeatable")
+    parser.add_argument("--also", action="append", metavar="STEP", help="this step, too, of those that go by name")
     parser.add_argument("--factor", type=float, default=16.0, metavar="N", help="how much slower all of it is [16]")
     parser.add_argument(
         "--cache", type=Path, default=Path("/var/cache/cosched-campaign"), metavar="DIR", help="images and disks"
@@ -192,13 +194,14 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def chosen(names: Sequence[str], first: str | None, only: Sequence[str] | None) -> list[str]:
+def chosen(names: Sequence[str], first: str | None, only: Collection[str], also: Collection[str]) -> list[str]:
     """The steps that are asked for, in their order. Raises :class:`KeyError` for one that there is not."""
-    if unknown := sorted({*(only or ()), *([first] if first else [])} - set(names)):
+    if unknown := sorted({*only, *also, *([first] if first else [])} - set(names)):
         raise KeyError(unknown[0])
     if only:
-        return [name for name in names if name in only]
-    return [name for name in names[names.index(first) if first else 0 :] if name not in _BY_NAME]
+        return [name for name in names if name in {*only, *also}]
+    left_out = _BY_NAME - {*also}
+    return [name for name in names[names.index(first) if first else 0 :] if name not in left_out]
 
 
 def main() -> int:
@@ -210,7 +213,7 @@ def main() -> int:
         print("\n".join(names))
         return 0
     try:
-        wanted = chosen(names, given.first, given.only)
+        wanted = chosen(names, given.first, given.only or (), given.also or ())
     except KeyError as error:
         parser.error(f"no step {error}; there are: {', '.join(names)}")
     if os.geteuid():

@@ -246,6 +246,10 @@ PASS_DURATION: Final = _histogram(
     "How long a scheduling pass took, without its commit; not the first of a start.",
     _SHORT_BUCKETS_S,
 )
+RECORD_DIFFERENCES: Final = _counter(
+    "cosched_record_differences_total",
+    "Snapshots at which the core's jobs and the service's records of them differed: a start may refuse the journal.",
+)
 EVENTS: Final = _counter("cosched_events_total", "Events in the journal since the start.", Label("kind"))
 INSTRUCTIONS: Final = _counter(
     "cosched_instructions_total", "Decisions by their reason.", Label("kind"), Label("reason")

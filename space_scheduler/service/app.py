@@ -213,6 +213,7 @@ class Service:
         )  # fmt: skip
         self.host.on_journalled = metrics.service.commit.observe
         self.host.on_pass = metrics.service.passes.observe
+        metrics.service.record_differences = lambda: self.host.record_differences
         metrics.jobs.recovered(jobs)
         metrics.disk.look()
         metrics.http.expect((each.method, each.path, each.status) for each in openapi.ROUTES)

@@ -334,6 +334,20 @@ async def test_request_in_progress_is_refused_when_the_core_fails_unexpectedly(
                 await live.submit()
 
 
+async def test_difference_of_the_two_books_is_counted_and_logged_at_each_snapshot(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(JournalledCore, "compares", False)  # in production it is made for snapshots alone
+    async with living(path, snapshot_every=1) as live:
+        await live.submit()
+        await live.until(lambda: live.started() == [1])
+        assert live.host.record_differences == 0
+        monkeypatch.setattr(JournalledCore, "difference", lambda _core: "job 1: queued by one, running by the other")
+        await live.submit()
+        await live.until(lambda: live.host.record_differences > 0)
+    assert "a start may refuse the journal: job 1: queued by one, running by the other" in caplog.text
+
+
 async def test_a_full_disk_stops_accepting_and_nothing_else(path: Path) -> None:
     async with living(path) as live:
         host = live.host

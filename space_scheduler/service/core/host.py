@@ -78,6 +78,7 @@ class CoreHost:
         self.policy_name, self.order_name = settings.policy_name, settings.order_name
         self.on_pass: Callable[[float], None] = lambda seconds: None
         self.on_journalled: Callable[[float], None] = lambda seconds: None
+        self.record_differences = 0
         self._settings = settings
         self._rules = WorkerCore(pass_interval_us)
         self._on_committed = on_committed
@@ -265,6 +266,7 @@ class CoreHost:
                 _log.log(level, "%s", text, exc_info=error)
             case fx.PackSnapshot():
                 if wrong := self._core.difference():
+                    self.record_differences += 1
                     _log.error(
                         "the scheduler's two records of its jobs differ, and a start may refuse the journal: %s", wrong
                     )

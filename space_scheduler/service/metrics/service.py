@@ -12,13 +12,14 @@ from space_scheduler.service.metrics.families import Family, family, histogram
 
 
 class ServiceSeries:
-    """Counts what the service does. ``slow_readers`` and ``refused`` are asked at each scrape."""
+    """Counts what the service does. What is to be called is asked at each scrape."""
 
     def __init__(self, registry: CollectorRegistry, messages_refused: Counter[str]) -> None:
         """``messages_refused`` counts by kind, as the link does."""
         self._messages_refused = messages_refused
         self.slow_readers: Callable[[], int] = lambda: 0
         self.refused: Callable[[], int] = lambda: 0
+        self.record_differences: Callable[[], int] = lambda: 0
         self.commit = histogram(series.JOURNAL_COMMIT, registry)
         self.passes = histogram(series.PASS_DURATION, registry)
 
@@ -29,6 +30,7 @@ class ServiceSeries:
         yield family(series.PROCS, view.procs_total)
         yield family(series.PROCS_FREE, max(0, view.free_procs))
         yield family(series.PASSES, view.passes)
+        yield family(series.RECORD_DIFFERENCES, self.record_differences())
         refused = family(series.MESSAGES_REFUSED)
         for kind in series.REFUSED_KINDS:
             refused.add_metric([kind], self._messages_refused[kind])

@@ -6,6 +6,7 @@ from cosched.model.allocation import Allocation
 from cosched.model.job import Job, JobState
 from cosched.model.width import Range
 from space_scheduler.machine.capacity import Free
+from space_scheduler.machine.holding import Occupying
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.rules import BadPlan
 from space_scheduler.machine.view import MachineView
@@ -34,7 +35,9 @@ def in_order(plan: Plan, records: Records) -> Plan:
         if isinstance(change, PlannedStart):
             return 2
         if isinstance(change, PlannedResize):
-            return 1 if (record := records.get(change.job.id)) and change.allocation.procs < record.procs else 2
+            return (
+                1 if (record := records.get(change.job.id)) and change.allocation.procs < record.allocation.procs else 2
+            )
         return 0 if isinstance(change, PlannedRequeue) else 3
 
     return Plan(sorted(plan.changes, key=turn), plan.memory, plan.wake_us, plan.told)
@@ -113,23 +116,21 @@ def _check_answer(change: PlannedAnswer, record: Record | None, answered: set[in
     """Raise :class:`BadPlan` unless a running job asked for what it is given."""
     job_id, shape = change.job.id, change.job.shape
     problem = "the plan answers it twice" if job_id in answered else None
-    if record is None or record.job != change.job or not record.holds_processors:
+    if record is None or record.job != change.job or not record.holding.counted:
         problem = "it is not here"
     elif not record.asks or change.left not in {record.asks[at:] for at in range(len(record.asks) + 1)}:
         problem = f"it asked for {record.asks}"
     elif not isinstance(shape, Range) or not -shape.ask_fewer <= record.given + change.given <= shape.ask_more:
         problem = f"it cannot be given {change.given} more: {shape}"
-    elif shape.resident and change.given > 0 and shape.least + record.given + change.given > _present(record):
-        problem = f"it cannot be given {change.given} more: {_present(record)} processes are there"
+    elif (
+        shape.resident
+        and change.given > 0
+        and shape.least + record.given + change.given > (present := record.allocation.processes)
+    ):
+        problem = f"it cannot be given {change.given} more: {present} processes are there"
     answered.add(job_id)
     if problem:
         raise BadPlan(f"job {job_id} cannot be answered: {problem}", job_id)
-
-
-def _present(record: Record) -> int:
-    """How many processes of a running job are there."""
-    assert record.allocation is not None
-    return record.allocation.processes
 
 
 def _check_running(room: Free, change: PlannedResize | PlannedRequeue, records: Records, changed: set[int]) -> None:
@@ -186,15 +187,14 @@ def _problem(change: PlannedResize | PlannedRequeue, record: Record | None) -> s
     """Why a job cannot be changed, whatever is free, or None."""
     if record is None or record.job != change.job:
         return "it is not here"
-    if record.state is not JobState.RUNNING or record.released:
+    if record.state is not JobState.RUNNING or not record.holding.counted:
         return f"it is {record.state}"
-    return None if record.change is None else "a change of it is under way"
+    return None if isinstance(record.holding, Occupying) else "a change of it is under way"
 
 
 def _take(room: Free, change: PlannedResize | PlannedRequeue, records: Records) -> str | None:
     """Have a running job hold what the change says; what is wrong with it, in words, or None."""
     job, old = change.job, records[change.job.id].allocation
-    assert old is not None
     if not isinstance(change, PlannedResize):
         room.give(job, old)
         return None

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from cosched.model.job import Job, JobState
 from cosched.model.time import FOREVER_US
 from space_scheduler.feasibility import Room
+from space_scheduler.machine.holding import Starting
 from space_scheduler.machine.named_capacity import NamedCapacity, asked_of
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.view import MachineView
@@ -61,17 +62,13 @@ def awaits(record: Record) -> Reason:
 
 def holding_back(machine: MachineView, record: Record) -> list[int]:
     """The jobs that are to give back what this one is to start with or to be given, and have not done so yet."""
-    assert record.allocation is not None
     nodes = {share.node for share in record.allocation.nodes}
-    return [job_id for job_id, each in machine.changing.items() if each is not record and _gives_back(each, nodes)]
+    return [job_id for job_id, each in machine.jobs.changing.items() if each is not record and _gives_back(each, nodes)]
 
 
 def _gives_back(record: Record, nodes: Collection[str] = ()) -> bool:
     """Whether a job holds more than it is to hold; on some of these nodes, where any are named."""
-    held, planned = record.holds, record.allocation
-    if record.awaits or held is None or planned is None:
-        return False
-    given = held if record.requeues else held.beyond(planned)
+    given = record.holding.given_back
     return given.procs > 0 and (not nodes or any(share.node in nodes for share in given.nodes))
 
 
@@ -79,7 +76,7 @@ def awaited_by(machine: MachineView, record: Record) -> int | None:
     """The first job that waits for what this one has been told to give back; None: it gives nothing back."""
     if not _gives_back(record):
         return None
-    waiting = (each for each in machine.changing.values() if each.awaits)
+    waiting = (each for each in machine.jobs.changing.values() if each.holding.awaits)
     return next((each.job.id for each in waiting if record.job.id in holding_back(machine, each)), None)
 
 
@@ -122,7 +119,7 @@ def explain(machine: MachineView, record: Record, now_us: int) -> Reason:
         assert found is not None
         return found
     if record.state is not JobState.QUEUED:
-        if record.awaits_start:
+        if isinstance(record.holding, Starting):
             blocking = holding_back(machine, record)
             return with_numbers(awaits(record), {"blocking_job": blocking[0]} if blocking else {})
         waiting = awaited_by(machine, record)

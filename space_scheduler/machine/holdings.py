@@ -15,13 +15,20 @@ from space_scheduler.clusters import slowed
 from space_scheduler.machine import explain
 from space_scheduler.machine.capacity import Free
 from space_scheduler.machine.events import AnyEvent
+from space_scheduler.machine.holding import (
+    EMPTY,
+    Deferred,
+    Holding,
+    Occupying,
+    Requeuing,
+    Resizing,
+    Starting,
+)
 from space_scheduler.machine.instructions import Answer, Instruction, RateChanged, Resize, Start, Tell
 from space_scheduler.machine.machine import Machine
-from space_scheduler.machine.record import Change, Record
+from space_scheduler.machine.record import Record
 from space_scheduler.progress import ALONE_PPM, Rate, end_us, moves_data, speed_up, whole
 from space_scheduler.reasons import Reason, Why
-
-NOTHING = Allocation(0)
 
 # what plans do; the reason and the cause have been noted
 
@@ -31,17 +38,16 @@ def start(machine: Machine, record: Record, allocation: Allocation, event: AnyEv
     job, now_us = record.job, machine.now_us
     record.started_us = now_us
     record.end_us = now_us + job.estimate_us
-    record.allocation = allocation
     machine.jobs.become(record, STARTING, now_us)
+    machine.jobs.hold(record, Starting(allocation) if machine.jobs.changing else Occupying(allocation), now_us)
     machine.capacity.take(job, allocation)
     if machine.rates is not None:
         machine.rates.begin(record, now_us)
         machine.see(share.node for share in allocation.nodes)
     elif allocation.procs != job.procs or allocation.folded or _cost_ppm(machine, record):
         _follow_width(machine, record)
-    if not machine.changing:
+    if not record.holding.awaits:
         return _started(machine, record, event)
-    defer(machine, record, None)
     if sent := _send(machine, record, event):
         return sent
     return [Tell(job.id, now_us, event, explain.awaits(record))]
@@ -49,22 +55,15 @@ def start(machine: Machine, record: Record, allocation: Allocation, event: AnyEv
 
 def resize(machine: Machine, record: Record, new: Allocation, event: AnyEvent) -> list[Instruction]:
     """A running job is given other processors."""
-    old = record.allocation
-    assert old is not None
-    _hold(machine, record, new)
-    defer(machine, record, old)
+    _hold(machine, record, Deferred(new, record.allocation))
     return _send(machine, record, event)
 
 
 def requeue(machine: Machine, record: Record, event: AnyEvent) -> list[Instruction]:
     """A running job is ended, and waits again in its old place: it begins anew."""
-    assert record.allocation is not None
     kill = machine.kill(record, record.reason, event)
-    record.requeues = True
-    machine.jobs.change(record, Change(record.allocation, sent=True), machine.now_us)
-    machine.changing[record.job.id] = record
-    machine.give_back(record, record.allocation)
-    machine.jobs.release(record)
+    machine.vacate(record)
+    machine.jobs.hold(record, Requeuing(record.allocation), machine.now_us)
     record.end_us = machine.now_us
     return [kill]
 
@@ -84,18 +83,11 @@ def answer(machine: Machine, record: Record, given: int, left: tuple[int, ...], 
     return [*told, paced(record, event, record.reason)] if _follow_width(machine, record) else told
 
 
-def defer(machine: Machine, record: Record, old: Allocation | None) -> None:
-    """A job is to hold something else than it holds, and the host has not been told."""
-    machine.jobs.change(record, Change(old, sent=False), machine.now_us)
-    machine.changing[record.job.id] = record
-
-
-def _hold(machine: Machine, record: Record, new: Allocation) -> None:
+def _hold(machine: Machine, record: Record, holding: Holding) -> None:
     """Plans count the new from now on."""
-    old = record.allocation
-    assert old is not None
+    old, new = record.allocation, holding.allocation
     machine.capacity.change(record.job, old, new)
-    machine.jobs.hold(record, new)
+    machine.jobs.hold(record, holding, machine.now_us)
     machine.see({share.node for share in (*old.nodes, *new.nodes)})
 
 
@@ -104,25 +96,22 @@ def _hold(machine: Machine, record: Record, new: Allocation) -> None:
 
 def _send(machine: Machine, record: Record, event: AnyEvent) -> list[Instruction]:
     """Tell the host of a change that was deferred, if all that it needs is free; else nothing."""
-    assert record.change is not None
-    assert record.allocation is not None
-    old = record.change.old
-    if lacks(machine, record.job, record.allocation.beyond(old or NOTHING)):
+    holding, new = record.holding, record.allocation
+    if lacks(machine, record.job, new.beyond(holding.held or EMPTY)):
         return []
-    if old is not None:
-        machine.jobs.change(record, Change(old, sent=True), machine.now_us)
-        resized = Resize(record.job.id, old, record.allocation, event, record.reason)
-        if machine.rules.resize_cost_us and moves_data(record.job.shape, old, record.allocation):
+    if isinstance(holding, Deferred):
+        old = holding.old
+        machine.jobs.hold(record, Resizing(new, old), machine.now_us)
+        resized = Resize(record.job.id, old, new, event, record.reason)
+        if machine.rules.resize_cost_us and moves_data(record.job.shape, old, new):
             return [resized, *_moved(machine, record, old, event, machine.rules.resize_cost_us)]
         return [resized, *_moved(machine, record, old, event)]
-    machine.jobs.change(record, None, machine.now_us)
-    del machine.changing[record.job.id]
+    machine.jobs.hold(record, Occupying(new), machine.now_us)
     return _started(machine, record, event)
 
 
 def _started(machine: Machine, record: Record, event: AnyEvent) -> list[Instruction]:
     job, allocation = record.job, record.allocation
-    assert allocation is not None
     limit_us = job.estimate_us if machine.rules.kill_at_limit else None
     started = Start(job, allocation, limit_us, event, record.reason)
     if machine.rates is None and record.rate_ppm != ALONE_PPM:
@@ -142,10 +131,8 @@ def _moved(machine: Machine, record: Record, old: Allocation, event: AnyEvent, s
 
 def _follow_width(machine: Machine, record: Record, still_us: int = 0) -> bool:
     """The rate and the end of a job of another width where no rates are kept; whether the rate is another."""
-    allocation = record.goes_with
-    assert allocation is not None
     _count_work(machine, record)
-    speed = 0 if record.waits else speed_up(record.job, allocation, machine.rules.fold_cost_ppm)
+    speed = 0 if record.waits else speed_up(record.job, record.holding.told, machine.rules.fold_cost_ppm)
     rate = whole(Fraction(ALONE_PPM * slowed(speed, _cost_ppm(machine, record))))
     if still_us:
         _stand_still(machine, record, still_us)
@@ -158,9 +145,7 @@ def _follow_width(machine: Machine, record: Record, still_us: int = 0) -> bool:
 
 def _cost_ppm(machine: Machine, record: Record) -> int:
     """By how many millionths of its time communication between clusters has a job take longer."""
-    if machine.nodes is None or record.goes_with is None:
-        return 0
-    return machine.nodes.cost_ppm(record.job, record.goes_with)
+    return 0 if machine.nodes is None else machine.nodes.cost_ppm(record.job, record.holding.told)
 
 
 def _count_work(machine: Machine, record: Record) -> None:
@@ -202,8 +187,7 @@ def paced(record: Record, event: AnyEvent, reason: Reason) -> RateChanged:
 
 def carried_out(machine: Machine, record: Record) -> None:
     """A job holds what it was to hold."""
-    machine.jobs.change(record, None, machine.now_us)
-    del machine.changing[record.job.id]
+    machine.jobs.hold(record, Occupying(record.allocation), machine.now_us)
     machine.changes.resized = True
 
 
@@ -217,7 +201,7 @@ def send_due(machine: Machine, event: AnyEvent) -> list[Instruction]:
     """Send what was deferred and is free now."""
     told: list[Instruction] = []
     for record in _awaiting(machine):
-        if record.change is not None and record.change.old is None:
+        if isinstance(record.holding, Starting):
             if record.started_us != machine.now_us:  # it ends later than what was promised to others counts on
                 machine.disturbed(Why.LATE_LAUNCH)
             record.started_us = machine.now_us
@@ -236,26 +220,22 @@ def put_back(machine: Machine, event: AnyEvent) -> list[Instruction]:
 
 def drop(machine: Machine, record: Record, event: AnyEvent) -> list[Instruction]:
     """Plans count what a job holds, as before its change; who was to start waits again."""
-    assert record.change is not None
-    old, sent = record.change.old, record.change.sent
+    holding, new = record.holding, record.allocation
     reason = Reason(Why.RESIZE_REFUSED)
     machine.disturbed(Why.RESIZE_REFUSED, event)
+    old = holding.held
     if old is None:
         machine.wait_again(record, record.job, reason, event)
         return [Tell(record.job.id, FOREVER_US, event, reason)]
-    new = record.allocation
-    assert new is not None
-    machine.jobs.change(record, None, machine.now_us)
-    del machine.changing[record.job.id]
-    _hold(machine, record, old)
+    _hold(machine, record, Occupying(old))
     if machine.nodes is not None:
         machine.nodes.still_held(old)
     record.decided(reason, machine.now_us, event)
-    return _moved(machine, record, new, event) if sent else []
+    return [] if holding.awaits else _moved(machine, record, new, event)
 
 
 def _awaiting(machine: Machine) -> list[Record]:
-    return [record for record in machine.changing.values() if record.awaits]
+    return [record for record in machine.jobs.changing.values() if record.holding.awaits]
 
 
 # what is free indeed
@@ -264,22 +244,17 @@ def _awaiting(machine: Machine) -> list[Record]:
 def present(machine: Machine) -> Free:
     """What nobody holds at this moment; plans count what will be free when all changes are carried out."""
     room = machine.capacity.room()
-    for record in machine.changing.values():
-        assert record.change is not None
-        old, planned = record.change.old or NOTHING, record.allocation
-        assert planned is not None
-        if not record.released:
-            room.give(record.job, planned)
-            held = old.with_all_of(planned) if record.change.sent else old
-        else:
-            held = old
-        room.take(record.job, held)
+    for record in machine.jobs.changing.values():
+        holding, held = record.holding, record.holding.held or EMPTY
+        if holding.counted:
+            room.give(record.job, holding.allocation)
+        room.take(record.job, held.with_all_of(holding.allocation) if isinstance(holding, Resizing) else held)
     return room
 
 
 def not_yet_gone(machine: Machine, name: str) -> list[int]:
     """The jobs that are to give a node back, and have not said yet that they have."""
-    changing = [(job_id, record.holds) for job_id, record in machine.changing.items()]
+    changing = [(job_id, record.holding.held) for job_id, record in machine.jobs.changing.items()]
     return [job_id for job_id, held in changing if held and any(share.node == name for share in held.nodes)]
 
 

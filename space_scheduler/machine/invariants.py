@@ -4,6 +4,7 @@ from cosched.model.allocation import Allocation, Share
 from cosched.model.job import TERMINAL, Job, JobState
 from space_scheduler.feasibility import Room
 from space_scheduler.machine.capacity import Free
+from space_scheduler.machine.holding import KINDS, NOTHING
 from space_scheduler.machine.named_capacity import NamedCapacity
 from space_scheduler.machine.rates import Rates
 from space_scheduler.machine.view import MachineView
@@ -18,7 +19,6 @@ def walk(machine: MachineView) -> None:
         _walk_rates(machine, machine.rates)
     derived = machine.capacity.anew()
     for record in machine.jobs.running():
-        assert record.allocation is not None
         derived.take(record.job, record.allocation)
     kept, follow = machine.capacity.totals(), derived.totals()
     assert kept == follow, f"{kept} are kept, and {follow} follow from what jobs hold"
@@ -30,7 +30,7 @@ def walk(machine: MachineView) -> None:
     aside, chain, records = machine.jobs.aside, machine.jobs.chain, machine.jobs.records
     assert set(queued) == {job_id for job_id, record in records.items() if record.state is JobState.QUEUED}
     for job_id, record in records.items():
-        if record.allocation is None:
+        if record.holding is NOTHING:
             kept_back = chain.reason(job_id)
             assert (kept_back is not None) == (record.state is JobState.WAITING), f"job {job_id} is {record.state}"
             assert kept_back is None or record.reason.why is kept_back.why, f"job {job_id}: {record.reason}"
@@ -41,19 +41,19 @@ def walk(machine: MachineView) -> None:
         assert each.job_id in records, f"{each} is not here"
         assert (each.job_id in aside.held) == (each.job_id in chain.hold.jobs), f"{each}"
         assert each.since_us <= each.tried_us <= machine.now_us, f"{each} at {machine.now_us} µs"
-    ends = sorted((record.end_us, record.job.id, record.procs) for record in machine.jobs.running())
+    ends = sorted((record.end_us, record.job.id, record.allocation.procs) for record in machine.jobs.running())
     assert ends == machine.jobs.ends, "the predicted ends differ from the records"
-    deferred = [each for each in machine.changing.values() if each.awaits]
-    assert not deferred or len(deferred) < len(machine.changing), f"nobody gives back what {deferred[0].job} awaits"
+    changing = machine.jobs.changing
+    deferred = [each for each in changing.values() if each.holding.awaits]
+    assert not deferred or len(deferred) < len(changing), f"nobody gives back what {deferred[0].job} awaits"
     for job_id, record in machine.jobs.records.items():
         assert record.job.id == job_id
         assert record.state not in TERMINAL, f"job {job_id} has ended and is still here"
-        waits = record.state in (JobState.QUEUED, JobState.WAITING)
-        assert (record.allocation is None) == waits, f"job {job_id} is {record.state} with {record.allocation}"
-        held = record.allocation
-        assert held is None or record.job.width.allows(held.processes), f"{held}"
-        assert held is None or not record.job.resident or _sleeps(record.job, held), f"job {job_id}: {held}"
-        assert (record.change is not None) == (job_id in machine.changing), f"job {job_id}: {record.change}"
+        holding, held = record.holding, record.allocation
+        assert type(holding) in KINDS[record.state], f"job {job_id} is {record.state} with {holding}"
+        assert holding is NOTHING or record.job.width.allows(held.processes), f"{held}"
+        assert holding is NOTHING or not record.job.resident or _sleeps(record.job, held), f"job {job_id}: {held}"
+        assert holding.changing == (job_id in changing), f"job {job_id}: {holding}"
         assert record.story[-1][1] is record.state
 
 
@@ -68,8 +68,7 @@ def _walk_rates(machine: MachineView, rates: Rates) -> None:
     follow = kept.anew()
     follow.nodes = kept.nodes
     for record in machine.jobs.running():
-        assert record.goes_with is not None
-        follow.enter(record.job, record.goes_with)
+        follow.enter(record.job, record.holding.told)
     assert kept.jobs == follow.jobs, f"{kept.jobs} go, and {follow.jobs} follow from what they hold"
 
 
@@ -78,10 +77,9 @@ def _walk_nodes(machine: MachineView, capacity: NamedCapacity) -> None:
     used: dict[str, list[tuple[int, Share, int]]] = {}
     most = machine.rules.max_nodes_per_job
     for record in machine.jobs.running():
-        assert record.allocation is not None
         shares, job = record.allocation.nodes, record.job
         both = sum(share.tasks for share in shares), sum(share.procs for share in shares)
-        assert both == (record.allocation.processes, record.procs), f"job {job.id}: {record.allocation}"
+        assert both == (record.allocation.processes, record.allocation.procs), f"job {job.id}: {record.allocation}"
         assert len({share.node for share in shares}) == len(shares), f"job {job.id} has a node twice"
         assert most is None or len(shares) <= max(most, capacity.widest), (
             f"job {job.id} lies on {len(shares)} nodes, {most} may be used"

@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
-from cosched.model.allocation import Allocation
 from cosched.model.job import QUEUED, TERMINAL, TRANSITIONS, WAITING, Job, JobState
 from space_scheduler.eligibility.chain import Chain
 from space_scheduler.eligibility.rule import Ended, Rule
 from space_scheduler.machine.events import Event
-from space_scheduler.machine.record import Change, Record, UnknownJob
+from space_scheduler.machine.holding import NEXT, NOTHING, Holding
+from space_scheduler.machine.record import Record, UnknownJob
 from space_scheduler.on_nodes import FIELDS, Field
 from space_scheduler.policy.order import Order
 from space_scheduler.policy.queue import JobQueue
@@ -45,11 +45,14 @@ class JobBook:
     """The live jobs. ``ends`` is in order of time; ``ranks`` counts the jobs that came, in order of arrival.
 
     ``chain`` says which of them wait, and why; ``aside`` is its rule of those that passes set aside, ``gates`` has
-    its rules that are asked. ``notes`` are the changes of jobs since the host drained them, in order; None, as in a
-    simulation, where no host does.
+    its rules that are asked. ``changing`` are the jobs of which the host has not said yet that they hold what they are
+    to hold, by number, in the order in which that was planned (``holdings``).
+
+    ``notes`` are the changes of jobs since the host drained them, in order; None, as in a simulation, where no host
+    does.
     """
 
-    __slots__ = ("aside", "chain", "ends", "gates", "notes", "queue", "ranks", "records")
+    __slots__ = ("aside", "chain", "changing", "ends", "gates", "notes", "queue", "ranks", "records")
 
     def __init__(
         self, order: Order, alike_in: Collection[Field] = FIELDS, eligibility: Sequence[Rule] | None = None
@@ -58,6 +61,7 @@ class JobBook:
         self.records: dict[int, Record] = {}
         self.queue = JobQueue(order, alike_in)
         self.ends: list[End] = []
+        self.changing: dict[int, Record] = {}
         self.chain = Chain(eligibility)
         self.aside, self.gates = self.chain.aside, self.chain.gates
         self.notes: list[Note] | None = None
@@ -85,13 +89,13 @@ class JobBook:
             self.queue.entry(job, record.rank)  # an order that fails for it is told now, as with those in the queue
         elif record.state is QUEUED:
             self.queue.add(job, record.rank)
-        elif record.holds_processors:
-            insort(self.ends, (record.end_us, job.id, record.procs))
+        elif record.holding.counted:
+            self._note_end(record)
 
     def become(
         self, record: Record, state: JobState, now_us: int, reason: Reason | None = None, cause: Event | None = None
     ) -> None:
-        """Move a job to another state; what starts has its ``end_us`` and its ``allocation`` already.
+        """Move a job to another state; what it holds is moved apart (:meth:`hold`), unless it has ended.
 
         ``reason`` and ``cause`` are of the decision that moved it; None: a report did, or the record has them already.
         Raises ``IllegalTransition`` with the job's story, and nothing has changed then.
@@ -121,8 +125,9 @@ class JobBook:
         self.notes = []
         return notes
 
-    def wait_again(self, record: Record, job: Job) -> None:
+    def wait_again(self, record: Record, job: Job, now_us: int) -> None:
         """A job that has become queued again holds and is promised nothing, and waits as ``job`` from now on."""
+        self.hold(record, NOTHING, now_us)
         record.wait_again()
         if job is not record.job:
             self.queue.remove(record.job)
@@ -133,23 +138,22 @@ class JobBook:
         """Move the predicted end of a job that holds processors."""
         self._forget_end(record)
         record.end_us = end_us
-        insort(self.ends, (end_us, record.job.id, record.procs))
+        self._note_end(record)
 
-    def hold(self, record: Record, allocation: Allocation) -> None:
-        """A job is to hold this from now on; its end is still the predicted one."""
-        self._forget_end(record)
-        record.allocation = allocation
-        insort(self.ends, (record.end_us, record.job.id, record.procs))
-
-    def change(self, record: Record, change: Change | None, now_us: int) -> None:
-        """Note that what a job is to hold is not what it holds; None: it is again."""
-        record.change = change
+    def hold(self, record: Record, holding: Holding, now_us: int) -> None:
+        """A job holds this from now on; its end is still the predicted one."""
+        was = record.holding
+        assert type(holding) in NEXT[type(was)], f"job {record.job.id}: {holding} after {was}"
+        if was.counted:
+            self._forget_end(record)
+        record.holding = holding
+        if holding.counted:
+            self._note_end(record)
+        if holding.changing:
+            self.changing[record.job.id] = record
+        elif was.changing:
+            del self.changing[record.job.id]
         self._note(record, record.state, now_us)
-
-    def release(self, record: Record) -> None:
-        """By rule a job holds nothing more, though nobody has said that it has ended."""
-        self._forget_end(record)
-        record.released = True
 
     def follow_rules(self, record: Record, now_us: int, reason: Reason, cause: Event | None) -> None:
         """Have a job that holds nothing wait or be queued, as the rules have it now.
@@ -180,14 +184,16 @@ class JobBook:
 
     def running(self) -> Iterator[Record]:
         """The jobs that hold processors, in the order in which they came."""
-        return (record for record in self.records.values() if record.holds_processors)
+        return (record for record in self.records.values() if record.holding.counted)
 
     def holding(self) -> Iterator[Record]:
         """The same jobs, by their predicted ends; costs nothing for those that wait."""
         return (self.records[job_id] for _, job_id, _ in self.ends)
 
+    def _note_end(self, record: Record) -> None:
+        insort(self.ends, (record.end_us, record.job.id, record.allocation.procs))
+
     def _forget_end(self, record: Record) -> None:
-        assert record.allocation is not None
         del self.ends[bisect_left(self.ends, (record.end_us, record.job.id, record.allocation.procs))]
 
     # what steps move
@@ -195,25 +201,18 @@ class JobBook:
     def _queue(self, record: Record) -> None:
         self.queue.add(record.job, record.rank)
 
-    def _keep_back(self, record: Record) -> None:
+    def _leave(self, record: Record) -> None:
         self.queue.remove(record.job)
-
-    def _start(self, record: Record) -> None:
-        job = record.job
-        self.queue.remove(job)
-        assert record.allocation is not None
-        insort(self.ends, (record.end_us, job.id, record.allocation.procs))
 
     def _requeue(self, record: Record) -> None:
         self.aside.drop(record.job.id)
-        if not record.released:
-            self._forget_end(record)
         self.queue.add(record.job, record.rank)
 
     def _end(self, record: Record) -> None:
         self.aside.drop(record.job.id)
-        if not record.released:
+        if record.holding.counted:
             self._forget_end(record)
+        self.changing.pop(record.job.id, None)
         self._forget(record)
 
     def _withdraw(self, record: Record) -> None:
@@ -236,7 +235,7 @@ Move = Callable[[JobBook, Record], None]
 class _Place(Enum):
     QUEUE = "in the queue"
     ASIDE = "in the records alone"
-    ENDS = "in the index of ends, unless its processors were released by rule"
+    ENDS = "in the index of ends, if plans count what it holds"
     GONE = "nowhere"
 
 
@@ -247,9 +246,9 @@ _PLACES: Final = {
     **dict.fromkeys(TERMINAL, _Place.GONE),
 }
 _MOVES: Final[dict[tuple[_Place, _Place], Move | None]] = {
-    (_Place.QUEUE, _Place.ASIDE): JobBook._keep_back,
+    (_Place.QUEUE, _Place.ASIDE): JobBook._leave,
     (_Place.ASIDE, _Place.ASIDE): None,
-    (_Place.QUEUE, _Place.ENDS): JobBook._start,
+    (_Place.QUEUE, _Place.ENDS): JobBook._leave,
     (_Place.QUEUE, _Place.GONE): JobBook._withdraw,
     (_Place.ASIDE, _Place.QUEUE): JobBook._queue,
     (_Place.ASIDE, _Place.GONE): JobBook._drop,

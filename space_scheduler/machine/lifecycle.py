@@ -13,6 +13,7 @@ from cosched.model.time import FOREVER_US, US_PER_S
 from cosched.model.width import Range
 from space_scheduler.machine import events as ev
 from space_scheduler.machine import explain, holdings
+from space_scheduler.machine.holding import NOTHING, Ending, Occupying, Released, Requeuing, Resizing, Starting
 from space_scheduler.machine.instructions import Instruction, Tell
 from space_scheduler.machine.machine import Machine
 from space_scheduler.machine.programs import Orientation
@@ -80,17 +81,18 @@ def released(machine: Machine, event: ev.JobReleased) -> list[Instruction]:
 def cancelled(machine: Machine, event: ev.JobCancelled) -> list[Instruction]:
     """A job that waits is gone; one that holds something is to be ended."""
     record = machine.jobs[event.job_id]
-    if record.requeues:  # it is being ended already
-        record.requeues = False
+    holding = record.holding
+    if isinstance(holding, Requeuing):  # it is being ended already
         record.decided(CANCELLED, machine.now_us, event)
+        machine.jobs.hold(record, Ending(holding.allocation), machine.now_us)
         return []
-    if record.awaits_start:
+    if isinstance(holding, Starting):
         machine.jobs.become(record, JobState.CANCELLED, machine.now_us)
         machine.vacate(record)
         machine.trigger = event
         return []
-    if record.allocation is not None:
-        told = holdings.drop(machine, record, event) if record.awaits else []
+    if holding is not NOTHING:
+        told = holdings.drop(machine, record, event) if holding.awaits else []
         return [*told, machine.kill(record, CANCELLED, event)]
     was_queued = record.state is JobState.QUEUED
     machine.jobs.become(record, JobState.CANCELLED, machine.now_us)
@@ -118,10 +120,10 @@ def launched(machine: Machine, event: ev.JobLaunched) -> list[Instruction]:
     record = machine.jobs[event.job_id]
     if record.state is ENDING:
         return []  # cancelled while it was being launched
-    if record.change is not None and record.awaits_start:
+    if isinstance(record.holding, Starting):
         raise record.illegal(JobState.RUNNING, machine.now_us)
     machine.jobs.become(record, RUNNING, machine.now_us)
-    if record.started_us != machine.now_us and not record.released:
+    if record.started_us != machine.now_us and record.holding.counted:
         machine.work_anew(record, record.job.alone_us)
         machine.disturbed(Why.LATE_LAUNCH, event)
     return []
@@ -134,7 +136,7 @@ def launch_failed(machine: Machine, event: ev.LaunchFailed) -> list[Instruction]
     """
     record, rules = machine.jobs[event.job_id], machine.rules
     again = avoiding(record.job, event.nodes)
-    if record.awaits_start:
+    if isinstance(record.holding, Starting):
         raise record.illegal(JobState.LAUNCH_FAILED, machine.now_us)
     tried_enough = record.failed_launches >= rules.launch_retries and not event.passing
     if event.passing and not explain.ever_fits(machine, again):
@@ -160,10 +162,9 @@ def ended(machine: Machine, event: ev.JobEnded, *, alone: bool = False) -> list[
     outcome = event.outcome
     if outcome not in TERMINAL:
         raise ValueError(f"job {event.job_id} cannot end as {outcome}: not a terminal state")
-    waits = record.allocation is None or (record.change is not None and record.awaits_start)
-    if waits:  # it is cancelled, it does not end
+    if record.holding.held is None:  # it is cancelled, it does not end
         raise record.illegal(outcome, machine.now_us)
-    if record.requeues and outcome not in (JobState.COMPLETED, NODE_LOST):  # a plan wanted it so
+    if isinstance(record.holding, Requeuing) and outcome not in (JobState.COMPLETED, NODE_LOST):  # a plan wanted it so
         machine.wait_again(record, record.job, record.reason, event)
         return []
     # what may still run on a node that was lost runs twice by its user's word alone
@@ -180,14 +181,13 @@ def sent_away(machine: Machine, event: ev.JobSentAway) -> list[Instruction]:
     """A node's owner wants a job no more: it is gone, or waits again, where it could ever start on other nodes."""
     record = machine.jobs[event.job_id]
     again = avoiding(record.job, (event.node,))
-    holds = record.allocation is not None and not (record.change is not None and record.awaits_start)
+    holds, requeues = record.holding.held is not None, isinstance(record.holding, Requeuing)
     begun = holds and record.state is not JobState.STARTING
-    if begun and (record.requeues or record.job.requeue) and explain.ever_fits(machine, again):
-        reason = record.reason if record.requeues else Reason(Why.SENT_AWAY, node=event.node)
+    if begun and (requeues or record.job.requeue) and explain.ever_fits(machine, again):
+        reason = record.reason if requeues else Reason(Why.SENT_AWAY, node=event.node)
         machine.wait_again(record, again, reason, event)
         return []
     if holds:
-        record.requeues = False
         record.decided(Reason(Why.ENDED_BY_OWNER, node=event.node), machine.now_us, event)
     return ended(machine, ev.JobEnded(event.job_id, NODE_LOST), alone=True)
 
@@ -195,9 +195,9 @@ def sent_away(machine: Machine, event: ev.JobSentAway) -> list[Instruction]:
 def cannot_end(machine: Machine, event: ev.JobCannotEnd) -> list[Instruction]:
     """A job is ending; its host ends it already, and knows why."""
     record = machine.jobs[event.job_id]
-    if record.state is not JobState.RUNNING or record.released:
+    if record.state is not JobState.RUNNING or not record.holding.counted:
         return []  # it was cancelled meanwhile, or is not held any more
-    told = holdings.drop(machine, record, event) if record.awaits else []
+    told = holdings.drop(machine, record, event) if record.holding.awaits else []
     machine.jobs.become(record, JobState.ENDING, machine.now_us, Reason(Why.CANNOT_END, node=event.node), event)
     return told
 
@@ -216,7 +216,7 @@ def resize_failed(machine: Machine, event: ev.ResizeFailed) -> list[Instruction]
 
 def _resizing(machine: Machine, event: ev.JobResized | ev.ResizeFailed) -> Record:
     record = machine.jobs[event.job_id]
-    if record.change is None or not record.change.sent or record.released:
+    if not isinstance(record.holding, Resizing):
         raise ValueError(f"job {event.job_id} was not to be resized")
     return record
 
@@ -228,7 +228,7 @@ def resize_asked(machine: Machine, event: ev.ResizeAsked) -> list[Instruction]:
     wanted = record.given + sum(record.asks) + procs
     if not isinstance(shape, Range) or not -shape.ask_fewer <= wanted <= shape.ask_more:
         raise ValueError(f"job {event.job_id} of width {record.job.width} cannot ask for {procs} processes more")
-    if record.state is not JobState.RUNNING or record.released:
+    if record.state is not JobState.RUNNING or not record.holding.counted:
         return []  # it asked just before it was ended
     if not record.asks:
         record.asked_us = machine.now_us
@@ -243,7 +243,7 @@ def progressed(machine: Machine, event: ev.JobProgress) -> list[Instruction]:
     record = machine.jobs[event.job_id]
     if event.done_us < 0:
         raise ValueError(f"job {event.job_id} cannot have done less than nothing: {event}")
-    if record.state is not JobState.RUNNING or record.released:
+    if record.state is not JobState.RUNNING or not record.holding.counted:
         return []  # the report was on its way when the job was ended
     machine.work_anew(record, max(1, record.job.estimate_us - event.done_us))
     machine.disturbed(Why.PROGRESS, event)
@@ -252,7 +252,7 @@ def progressed(machine: Machine, event: ev.JobProgress) -> list[Instruction]:
 
 def receives_seen(machine: Machine, event: ev.ReceivesSeen) -> list[Instruction]:
     """A job waits for messages in another way: it may want turns, or none."""
-    if machine.jobs[event.job_id].holds_processors and machine.turns is not None:
+    if machine.jobs[event.job_id].holding.counted and machine.turns is not None:
         machine.turns.seen(event.job_id, event.receives)
     return []
 
@@ -310,10 +310,9 @@ def past_their_ends(machine: Machine, *, name_overdue: bool = False) -> None:
     jobs, now_us = machine.jobs, machine.now_us
     while jobs.ends and jobs.ends[0][0] <= now_us:
         record = jobs.records[jobs.ends[0][1]]
-        if machine.rules.release_at_limit and record.change is None:
-            assert record.allocation is not None
+        if machine.rules.release_at_limit and isinstance(record.holding, Occupying):
             machine.capacity.give(record.job, record.allocation)
-            jobs.release(record)
+            jobs.hold(record, Released(record.allocation), now_us)
             machine.changes.released = True
         else:
             step_us = OVERRUN_STEPS_US[min(record.overruns, len(OVERRUN_STEPS_US) - 1)]

@@ -6,7 +6,6 @@ What events change (``lifecycle``, ``node_events``) and a pass decides on (``sta
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
-from cosched.model.allocation import Allocation
 from cosched.model.job import Job, JobState
 from space_scheduler.eligibility.rule import Rule
 from space_scheduler.feasibility import Place
@@ -33,14 +32,12 @@ class Machine:
     ``capacity`` is what there is and what is held of it, ``nodes`` the same where nodes have names (else None).
     ``rates`` are kept where nodes have names and the rules say how jobs share them (None: jobs go as if alone),
     ``turns`` where they have a mode of coscheduling. ``programs`` is what is known of users' programs.
-    ``changing`` are the jobs whose holdings are being changed, by number, in the order in which that was planned
-    (``holdings``). ``trigger`` is the last event before the coming pass, ``timer_us`` what the one timer is set to.
+    ``trigger`` is the last event before the coming pass, ``timer_us`` what the one timer is set to.
     """
 
     __slots__ = (
         "capacity",
         "changes",
-        "changing",
         "jobs",
         "nodes",
         "now_us",
@@ -66,7 +63,6 @@ class Machine:
         self.turns: Turns | None = None
         self.programs = Programs()
         self.changes = Changes()
-        self.changing: dict[int, Record] = {}
         self.trigger: Event | None = None
         self.timer_us: int | None = None
 
@@ -115,34 +111,26 @@ class Machine:
 
     # what jobs hold
 
-    def hold_again(self, record: Record, allocation: Allocation) -> None:
+    def hold_again(self, record: Record) -> None:
         """A job of a machine that is being restored takes what it held."""
-        self.capacity.take(record.job, allocation)
+        self.capacity.take(record.job, record.allocation)
         if self.rates is not None:
             self.rates.again(record, self.now_us)
 
     def vacate(self, record: Record) -> None:
-        """A job gives back what it holds, whatever of it that is; its end is still the predicted one."""
-        if record.change is not None:
-            del self.changing[record.job.id]
-        if record.allocation is None or record.released:
-            self.changes.vacated.append((record.end_us, record.procs))
-            return
-        self.give_back(record, record.allocation)
-
-    def give_back(self, record: Record, allocation: Allocation) -> None:
-        """Plans may use what a job was to hold from now on; its end is still the predicted one."""
-        self.changes.vacated.append((record.end_us, allocation.procs))
-        self.capacity.give(record.job, allocation)
-        if self.rates is not None:
-            self.rates.end(record)
-            self.see(share.node for share in allocation.nodes)
+        """Plans may use what a job was to hold from now on, if they counted it; its end is still the predicted one."""
+        self.changes.vacated.append((record.end_us, record.allocation.procs))
+        if record.holding.counted:
+            self.capacity.give(record.job, record.allocation)
+            if self.rates is not None:
+                self.rates.end(record)
+                self.see(share.node for share in record.allocation.nodes)
 
     def wait_again(self, record: Record, job: Job, reason: Reason, event: AnyEvent | Event) -> None:
         """A job is queued again, as ``job`` from now on, and holds nothing."""
         self.jobs.become(record, JobState.QUEUED, self.now_us, reason, event)
         self.vacate(record)
-        self.jobs.wait_again(record, job)
+        self.jobs.wait_again(record, job, self.now_us)
         self.trigger = event
         self.changes.submitted.append(job)
 

@@ -10,6 +10,7 @@ from cosched.model.job import TRANSITIONS, JobState
 from cosched.model.node import Owner
 from space_scheduler.machine import events as ev
 from space_scheduler.machine import holdings
+from space_scheduler.machine.holding import Occupying
 from space_scheduler.machine.instructions import Instruction
 from space_scheduler.machine.lifecycle import Handler, ended
 from space_scheduler.machine.machine import Machine
@@ -33,7 +34,7 @@ def procs_lost(machine: Machine, event: ev.NodesLost) -> list[Instruction]:
     """So many processors less, and the jobs that had tasks there have ended."""
     for job_id in event.job_ids:
         record = machine.jobs[job_id]
-        if JobState.NODE_LOST not in TRANSITIONS[record.state] or record.holds is None:
+        if JobState.NODE_LOST not in TRANSITIONS[record.state] or record.holding.held is None:
             raise record.illegal(JobState.NODE_LOST, machine.now_us)
     if len(set(event.job_ids)) != len(event.job_ids):
         raise ValueError(f"a job is named twice among the lost: {event.job_ids}")
@@ -71,7 +72,7 @@ def node_joined(machine: Machine, event: ev.NodeJoined) -> list[Instruction]:
         machine.see([name])
         if cluster not in (None, event.node.cluster) and machine.rates is not None:
             for record in machine.jobs.running():
-                if record.goes_with and any(share.node == name for share in record.goes_with.nodes):
+                if any(share.node == name for share in record.holding.told.nodes):
                     machine.rates.regrouped(record)
         machine.disturbed(Why.CAPACITY_CHANGED, event)
         return holdings.put_back(machine, event)
@@ -125,10 +126,10 @@ def node_lost(machine: Machine, event: ev.NodeLost | ev.NodeCutOff) -> list[Inst
 
 def _inside(machine: Machine, record: Record) -> bool:
     """Whether a job runs, changes nothing, and all of its nodes are of one cluster of several."""
-    if record.state is not JobState.RUNNING or record.change is not None or record.holds is None:
+    if record.state is not JobState.RUNNING or not isinstance(record.holding, Occupying):
         return False
     assert machine.nodes is not None
-    return machine.nodes.within_one_cluster(share.node for share in record.holds.nodes)
+    return machine.nodes.within_one_cluster(share.node for share in record.allocation.nodes)
 
 
 def clock_seen(machine: Machine, event: ev.ClockSeen) -> list[Instruction]:

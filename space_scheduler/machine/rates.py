@@ -37,42 +37,36 @@ class Rates:
 
     def begin(self, record: Record, now_us: int) -> None:
         """A job has been given its nodes; it goes as it would alone in its width until rates are asked for."""
-        assert record.allocation is not None
         record.begin_work(record.job.alone_us, now_us)
         self.occupancy.enter(record.job, record.allocation)
         self._touched.update(share.node for share in record.allocation.nodes)
 
     def move(self, record: Record, old: Allocation) -> None:
         """A job holds other nodes, or another part of them."""
-        assert record.allocation is not None
         self.occupancy.leave(record.job.id)
         self.occupancy.enter(record.job, record.allocation)
         self._touched.update(share.node for share in (*old.nodes, *record.allocation.nodes))
 
     def regrouped(self, record: Record) -> None:
         """A node of a job's belongs to another cluster: what the link costs it may be something else."""
-        allocation = record.goes_with
-        assert allocation is not None
+        allocation = record.holding.told
         self.occupancy.leave(record.job.id)
         self.occupancy.enter(record.job, allocation)
         self._touched.update(share.node for share in allocation.nodes)
 
     def answered(self, record: Record) -> None:
         """A job waits for an answer from now on, or no more; it goes with what it went with."""
-        allocation = record.goes_with
-        assert allocation is not None
+        allocation = record.holding.told
         self._touched.update(share.node for share in allocation.nodes)
 
     def end(self, record: Record) -> None:
         """A job holds nothing any more."""
-        assert record.allocation is not None
         self.occupancy.leave(record.job.id)
         self._touched.update(share.node for share in record.allocation.nodes)
 
     def again(self, record: Record, now_us: int) -> None:
         """A job is as it was before the machine was restored; one of a machine that kept no rates has what is left."""
-        allocation = record.goes_with
-        assert allocation is not None
+        allocation = record.holding.told
         if not record.left:
             record.begin_work(max(1, record.end_us - now_us), now_us)
         self.occupancy.enter(record.job, allocation)

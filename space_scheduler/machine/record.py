@@ -3,10 +3,11 @@
 import msgspec
 
 from cosched.model.allocation import Allocation
-from cosched.model.job import QUEUED, TERMINAL, Job, JobState
+from cosched.model.job import QUEUED, Job, JobState
 from cosched.model.time import plain_seconds
 from space_scheduler.lookahead import Progress
 from space_scheduler.machine.events import Event
+from space_scheduler.machine.holding import NOTHING, Holding
 from space_scheduler.progress import ALONE_PPM, Rate
 from space_scheduler.reasons import ACCEPTED, Reason
 
@@ -32,18 +33,10 @@ class Infeasible(ValueError):
         self.reason = reason
 
 
-class Change(msgspec.Struct, frozen=True, gc=False):
-    """What a job holds is being changed: it held ``old`` (None: nothing), and whether the host has been told to."""
-
-    old: Allocation | None
-    sent: bool
-
-
 class Record:
     """One live job. Times in microseconds; ``end_us`` is the predicted end while it holds processors.
 
-    ``allocation`` is what it is to hold, as plans count it. Where that is not yet what it holds, ``change`` says what
-    is (:attr:`holds`). ``requeues``: it is being ended by a plan, and waits again then.
+    ``holding`` is what it holds and is to hold, and the last that it held when it has ended.
 
     Where jobs share nodes, or it has another width than it asked for, it had ``left`` to do ``as_of_us`` and does
     ``rate_ppm`` of it each microsecond from then on (``rates``). ``asks``: how many processes more, or fewer, it asks
@@ -56,17 +49,16 @@ class Record:
     """
 
     __slots__ = (
-        "allocation",
         "as_of_us",
         "asked_us",
         "asks",
         "cause",
-        "change",
         "decided_us",
         "end_us",
         "failed_launches",
         "first_promise_us",
         "given",
+        "holding",
         "job",
         "left",
         "overdue_us",
@@ -75,8 +67,6 @@ class Record:
         "rank",
         "rate_ppm",
         "reason",
-        "released",
-        "requeues",
         "retry_us",
         "started_us",
         "state",
@@ -94,9 +84,7 @@ class Record:
         self.left: Rate = 0
         self.rate_ppm: Rate = ALONE_PPM
         self.as_of_us = now_us
-        self.allocation: Allocation | None = None
-        self.change: Change | None = None
-        self.released = self.requeues = False
+        self.holding: Holding = NOTHING
         self.failed_launches = 0
         self.asks: tuple[int, ...] = ()
         self.asked_us = self.given = self.retry_us = 0
@@ -110,13 +98,12 @@ class Record:
         self.cause = cause
 
     def wait_again(self) -> None:
-        """It is queued after an attempt that came to nothing; it holds and is promised nothing."""
-        self.allocation = self.started_us = self.overdue_us = self.promise_us = self.change = None
+        """It is queued after an attempt that came to nothing; it is promised nothing."""
+        self.started_us = self.overdue_us = self.promise_us = None
         self.end_us = self.overruns = self.left = self.given = self.asked_us = self.retry_us = 0
         self.asks = ()
         self.waits = False
         self.rate_ppm = ALONE_PPM
-        self.released = self.requeues = False
 
     def begin_work(self, estimate_us: Rate, now_us: int) -> None:
         """From now on it has so much to do in the width it asked for, by the rate it has."""
@@ -134,7 +121,6 @@ class Record:
 
     def progress(self) -> Progress:
         """How far it is, while it holds nodes."""
-        assert self.allocation is not None
         return Progress(self.job, self.allocation, self.left, self.as_of_us, self.rate_ppm)
 
     def decided(self, reason: Reason, now_us: int, cause: Event | None) -> None:
@@ -151,34 +137,9 @@ class Record:
         )
 
     @property
-    def procs(self) -> int:
-        """How many processors it is to hold; while it waits, as many as it has processes."""
-        return self.job.procs if self.allocation is None else self.allocation.procs
-
-    @property
-    def holds_processors(self) -> bool:
-        """Whether its processors are not free for plans."""
-        return self.allocation is not None and not self.released and self.state not in TERMINAL
-
-    @property
-    def awaits(self) -> bool:
-        """Whether what it is to hold is still held by others, so that the host has been told nothing yet."""
-        return self.change is not None and not self.change.sent
-
-    @property
-    def awaits_start(self) -> bool:
-        """Whether it is to start, and the host has not been told."""
-        return self.change is not None and self.change.old is None
-
-    @property
-    def goes_with(self) -> Allocation | None:
-        """What its rate follows from: what the host has been told it is to hold, or what it is to start on."""
-        return self.allocation if self.change is None or self.change.sent else self.change.old or self.allocation
-
-    @property
-    def holds(self) -> Allocation | None:
-        """What it holds for certain, or held when the host was told to change it."""
-        return self.allocation if self.change is None else self.change.old
+    def allocation(self) -> Allocation:
+        """What it is to hold, as plans count it; nothing while it waits."""
+        return self.holding.allocation
 
 
 def avoiding(job: Job, nodes: tuple[str, ...]) -> Job:

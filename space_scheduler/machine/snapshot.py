@@ -18,17 +18,38 @@ from space_scheduler.eligibility.chain import SavedWaiting
 from space_scheduler.eligibility.set_aside import SetAside
 from space_scheduler.machine.capacity import CountedCapacity
 from space_scheduler.machine.events import AnyEvent
+from space_scheduler.machine.holding import (
+    NOTHING,
+    Deferred,
+    Ending,
+    Holding,
+    Occupying,
+    Released,
+    Requeuing,
+    Resizing,
+    Starting,
+)
 from space_scheduler.machine.machine import Machine
 from space_scheduler.machine.named_capacity import NamedCapacity
-from space_scheduler.machine.record import Change, Record
+from space_scheduler.machine.record import Record
 from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.policy.interface import Changes
 from space_scheduler.progress import ALONE_PPM, whole
 from space_scheduler.reasons import ACCEPTED, Reason, Why
 
 
+class SavedChange(msgspec.Struct, frozen=True, gc=False):
+    """A job that holds ``old`` (None: nothing) is to hold something else; ``sent``: the host has been told."""
+
+    old: Allocation | None
+    sent: bool
+
+
 class SavedJob(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A live job: the fields of :class:`~space_scheduler.machine.record.Record`."""
+    """A live job: the fields of :class:`~space_scheduler.machine.record.Record`.
+
+    ``allocation``, ``released``, ``change`` and ``requeues`` are its ``holding``, as version 0.1 kept it.
+    """
 
     job: Job
     rank: int
@@ -50,7 +71,7 @@ class SavedJob(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     as_of_us: int = 0
     left_per: int = 1  # these two: left / left_per and rate_ppm / rate_per are meant
     rate_per: int = 1
-    change: Change | None = None
+    change: SavedChange | None = None
     requeues: bool = False
     asks: tuple[int, ...] = ()
     asked_us: int = 0
@@ -131,7 +152,7 @@ def encode(machine: Machine, passes: int, memory: Any, forgotten: bool) -> Saved
             changes.resized,
             changes.asked,
         ),
-        changing=tuple(machine.changing),
+        changing=tuple(machine.jobs.changing),
         turns=SavedTurns() if machine.turns is None else machine.turns.saved(),
         programs=machine.programs.saved(),
         trigger=machine.trigger,  # type: ignore[arg-type]
@@ -173,9 +194,9 @@ def decode(saved: SavedState, machine: Machine) -> None:
     for job in jobs:
         record = _record(job)
         machine.jobs.restore(record)
-        if record.holds_processors and record.allocation is not None:
-            machine.hold_again(record, record.allocation)
-    machine.changing = {job_id: machine.jobs[job_id] for job_id in saved.changing}
+        if record.holding.counted:
+            machine.hold_again(record)
+    machine.jobs.changing.update((job_id, machine.jobs[job_id]) for job_id in saved.changing)
     if saved.nodes is not None:
         nodes.settle()
         if machine.turns is not None:
@@ -200,6 +221,7 @@ def _read_anew(saved: SavedState) -> tuple[tuple[SavedJob, ...], SavedWaiting]:
 
 
 def _saved_job(record: Record) -> SavedJob:
+    holding = record.holding
     return SavedJob(
         record.job,
         record.rank,
@@ -207,8 +229,8 @@ def _saved_job(record: Record) -> SavedJob:
         record.story,
         record.started_us,
         record.end_us,
-        record.allocation,
-        record.released,
+        None if holding is NOTHING else holding.allocation,
+        isinstance(holding, Ending | Released),
         record.promise_us,
         record.first_promise_us,
         record.overruns or None,
@@ -221,8 +243,8 @@ def _saved_job(record: Record) -> SavedJob:
         record.as_of_us,
         record.left.denominator,
         record.rate_ppm.denominator,
-        record.change,
-        record.requeues,
+        SavedChange(holding.held, not holding.awaits) if holding.changing else None,
+        isinstance(holding, Requeuing),
         record.asks,
         record.asked_us,
         record.given,
@@ -238,8 +260,7 @@ def _record(saved: SavedJob) -> Record:
     record.story = saved.story
     record.started_us = saved.started_us
     record.end_us = saved.end_us
-    record.allocation = saved.allocation
-    record.released = saved.released
+    record.holding = _holding(saved)
     record.promise_us = saved.promise_us
     record.first_promise_us = saved.first_promise_us
     record.overruns = saved.overruns or 0
@@ -247,10 +268,23 @@ def _record(saved: SavedJob) -> Record:
     record.reason = saved.reason
     record.left = whole(Fraction(saved.left, saved.left_per))
     record.rate_ppm = whole(Fraction(saved.rate_ppm, saved.rate_per))
-    record.as_of_us, record.change, record.requeues = saved.as_of_us, saved.change, saved.requeues
+    record.as_of_us = saved.as_of_us
     record.asks, record.asked_us, record.given, record.waits = saved.asks, saved.asked_us, saved.given, saved.waits
     record.retry_us, record.overdue_us = saved.retry_us, saved.overdue_us
     return record
+
+
+def _holding(saved: SavedJob) -> Holding:
+    allocation, change = saved.allocation, saved.change
+    if allocation is None:
+        return NOTHING
+    if change is None:
+        return Released(allocation) if saved.released else Occupying(allocation)
+    if saved.released:
+        return Requeuing(allocation) if saved.requeues else Ending(allocation)
+    if change.old is None:
+        return Starting(allocation)
+    return Resizing(allocation, change.old) if change.sent else Deferred(allocation, change.old)
 
 
 def _saved_nodes(capacity: NamedCapacity) -> tuple[SavedNode, ...]:

@@ -43,6 +43,7 @@ from space_scheduler.machine.decision import (
     plan_of,
 )
 from space_scheduler.machine.events import Boundary, RulesChanged
+from space_scheduler.machine.holding import NOTHING, Occupying
 from space_scheduler.machine.instructions import Instruction, SetAside, SetTimer, Tell
 from space_scheduler.machine.lifecycle import JOB_EVENTS, Handler, past_their_ends
 from space_scheduler.machine.machine import Machine
@@ -142,7 +143,7 @@ class SchedulerState:
         instructions = self.handlers[kind](machine, event)
         if kind is RulesChanged:  # the host has restored this state under them
             self.memory = self.unread = None
-        if machine.changing:  # what was deferred may be possible now
+        if machine.jobs.changing:  # what was deferred may be possible now
             instructions = instructions + holdings.send_due(machine, event)  # type: ignore[arg-type]
         if machine.turns is not None and machine.nodes is not None:
             instructions = [*instructions, *machine.turns.follow(machine.jobs, machine.nodes, event)]
@@ -289,7 +290,7 @@ class SchedulerState:
         jobs = self.machine.jobs
         kept = {record.job.id for record in jobs.holding()} - part
         again = [jobs.records[each] for each in jobs.aside.jobs if each in part]
-        back = _in_order(record for record in again if record.allocation is None)
+        back = _in_order(record for record in again if record.holding is NOTHING)
         queue = jobs.queue.only(part, ((record.job, record.rank) for record in back))
         came = {job.id for job in changes.submitted}
         gone = [job for job in jobs.queue if job.id not in part and job.id not in came]
@@ -300,7 +301,7 @@ class SchedulerState:
     def _kept(self) -> set[int]:
         """The running jobs that are set aside: they keep what they hold."""
         jobs = self.machine.jobs
-        return {each for each in jobs.aside.jobs if jobs.records[each].allocation is not None}
+        return {each for each in jobs.aside.jobs if jobs.records[each].holding is not NOTHING}
 
     def _note_changes(self) -> None:
         """Jobs that are set aside are tried again for what has happened."""
@@ -623,7 +624,7 @@ def _answered(plan: Plan, machine: Machine) -> Plan:
     refusals = [
         PlannedAnswer(record.job, Reason(Why.ASK_REFUSED, {"asked_procs": sum(record.asks)}))
         for record in _in_order(each for each in machine.jobs.holding() if each.asks)
-        if not record.waits and record.change is None and record.job.id not in answered
+        if not record.waits and isinstance(record.holding, Occupying) and record.job.id not in answered
     ]
     return Plan((*plan.changes, *refusals), plan.memory, plan.wake_us, plan.told) if refusals else plan
 
@@ -655,16 +656,16 @@ def _in_order(records: Iterable[Record]) -> list[Record]:
 
 
 def _running_job(record: Record, now_us: int, *, polls: bool, kept: bool) -> RunningJob:
-    assert record.allocation is not None
+    holding = record.holding
     left_us = Fraction(holdings.work_left(record, now_us)) / ALONE_PPM
-    resizable = record.state is JobState.RUNNING and record.change is None and record.retry_us <= now_us and not kept
+    able = record.state is JobState.RUNNING and isinstance(holding, Occupying)
     return RunningJob(
         record.job,
-        record.allocation,
+        holding.allocation,
         record.started_us or 0,
         left_us,
         record.rate_ppm,
-        resizable,
+        able and record.retry_us <= now_us and not kept,
         record.rank,
         record.asks,
         record.asked_us,
@@ -688,4 +689,4 @@ def nodes_of(machine: Machine, capacity: NamedCapacity) -> Nodes:
 
 def _held(machine: Machine) -> list[Held]:
     found = zip(machine.jobs.ends, machine.jobs.holding(), strict=True)
-    return [(end[0], each.job, each.allocation) for end, each in found if each.allocation]
+    return [(end[0], each.job, each.allocation) for end, each in found]

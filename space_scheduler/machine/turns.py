@@ -86,7 +86,7 @@ class Turns:
         if mode == Mode.GANG:
             return True
         how = self.receives.get(record.job.id)
-        if mode != Mode.CCS or not how or record.allocation is None or len(record.allocation.nodes) < 2:
+        if mode != Mode.CCS or not how or len(record.allocation.nodes) < 2:
             return False
         return not NEEDS_TURNS.isdisjoint(how) and Receives.BLOCKS not in how
 
@@ -100,7 +100,7 @@ class Turns:
         while border:
             job_id = border.pop()
             allocation = records[job_id].allocation
-            if job_id in tasks or allocation is None:
+            if job_id in tasks:
                 continue
             tasks[job_id] = {share.node: share.tasks for share in allocation.nodes}
             for name in tasks[job_id]:

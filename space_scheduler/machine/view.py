@@ -1,13 +1,11 @@
 """What may be read of a machine by whoever checks a plan, explains a job or walks the invariants."""
 
-from collections.abc import Mapping
 from typing import Protocol
 
 from space_scheduler.machine.capacity import Capacity
 from space_scheduler.machine.jobs import JobBook
 from space_scheduler.machine.named_capacity import NamedCapacity
 from space_scheduler.machine.rates import Rates
-from space_scheduler.machine.record import Record
 from space_scheduler.machine.rules import MachineRules
 
 
@@ -27,11 +25,6 @@ class MachineView(Protocol):
     @property
     def jobs(self) -> JobBook:
         """The live jobs."""
-        ...
-
-    @property
-    def changing(self) -> Mapping[int, Record]:
-        """The jobs whose holdings are being changed."""
         ...
 
     @property

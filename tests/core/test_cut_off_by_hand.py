@@ -24,7 +24,7 @@ def two_labs() -> SchedulerState:
     for job_id, shape in shapes.items():
         job = Job(job_id, sum(shape.procs) if shape else 3, 100 * S, 0, shape=shape)
         happen(state, 0, ev.JobSubmitted(job))
-    assert [len(state.records[job_id].allocation.nodes) for job_id in (1, 2, 3)] == [2, 2, 2]  # type: ignore[union-attr]
+    assert [len(state.records[job_id].allocation.nodes) for job_id in (1, 2, 3)] == [2, 2, 2]
     return state
 
 
@@ -34,7 +34,7 @@ def killed(told: list[Instruction]) -> list[tuple[int, Why]]:
 
 def test_what_lies_wholly_on_it_goes_on_and_nothing_is_started_there() -> None:
     state = two_labs()
-    there = {share.node for share in state.records[1].allocation.nodes}  # type: ignore[union-attr]
+    there = {share.node for share in state.records[1].allocation.nodes}
     cluster = {"n1": "a", "n2": "a", "n3": "b", "n4": "b"}
     off = [name for name, lab in cluster.items() if lab == cluster[min(there)]]
     told = happen(state, 10, *map(ev.NodeCutOff, off))
@@ -58,7 +58,7 @@ def test_what_lies_wholly_on_it_goes_on_and_nothing_is_started_there() -> None:
 
 def test_a_node_that_is_lost_alone_takes_its_jobs_with_it() -> None:
     state = two_labs()
-    share = state.records[1].allocation.nodes[0]  # type: ignore[union-attr]
+    share = state.records[1].allocation.nodes[0]
     assert (1, Why.NODE_LOST) in killed(happen(state, 10, ev.NodeLost(share.node)))
 
 

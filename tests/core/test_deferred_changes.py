@@ -43,7 +43,7 @@ def test_a_job_that_is_answered_goes_with_what_it_holds_until_it_is_given_more(m
     joined = ev.NodesJoined(4) if machine == "counted" else ev.NodeJoined(Node("a", 4, 100))
     jobs = [malleable(1, 4, resident=resident), evolving, Job(3, 1, 100 * S, 0)]
     happen(state, 0, joined, *map(ev.JobSubmitted, jobs))
-    assert [state.records[number].procs for number in (1, 2, 3)] == [2, 1, 1]
+    assert [state.records[number].allocation.procs for number in (1, 2, 3)] == [2, 1, 1]
     assert rates(happen(state, 10, ev.ResizeAsked(2, 2))) == {2: 0}, "three beside the two minima are more than four"
     told = happen(state, 20, ev.JobEnded(3))
     assert [each.given for each in told if isinstance(each, Answer)] == [2]
@@ -69,7 +69,7 @@ def test_a_job_that_was_answered_and_is_given_nothing_goes_as_before(machine: st
     happen(state, 20, ev.JobEnded(3))
     state.handle(ev.ResizeFailed(1, "a test"), 30 * S)
     state.validate()
-    assert state.records[2].procs == 1
+    assert state.records[2].allocation.procs == 1
     assert state.records[2].rate_ppm == S // 2
 
 

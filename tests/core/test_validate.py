@@ -8,6 +8,7 @@ from kit.drive import Drive
 from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job, JobState
 from cosched.model.node import Node
+from space_scheduler.machine.holding import NOTHING, Occupying
 from space_scheduler.machine.named_capacity import NamedCapacity
 from space_scheduler.machine.nodes import Member, UnknownNode
 from space_scheduler.machine.state import MachineRules, SchedulerState
@@ -61,8 +62,8 @@ BREAKS: dict[str, Callable[[SchedulerState], object]] = {
     "a held job is queued": lambda state: state.queue.add(state.records[3].job, 2),
     "a predicted end is lost": lambda state: state.machine.jobs.ends.clear(),
     "a predicted end is another": lambda state: setattr(state.records[1], "end_us", 1),
-    "a queued job holds processors": lambda state: setattr(state.records[2], "allocation", state.records[1].allocation),
-    "a running job holds none": lambda state: setattr(state.records[1], "allocation", None),
+    "a queued job holds processors": lambda state: setattr(state.records[2], "holding", state.records[1].holding),
+    "a running job holds none": lambda state: setattr(state.records[1], "holding", NOTHING),
     "an ended job is still here": lambda state: setattr(state.records[3], "state", JobState.CANCELLED),
     "a state without a story": lambda state: setattr(state.records[1], "state", JobState.ENDING),
     "a record under another's number": lambda state: state.records.__setitem__(3, state.records[1]),
@@ -128,7 +129,7 @@ NODE_BREAKS: dict[str, Callable[[SchedulerState], object]] = {
 
 
 def place(state: SchedulerState, *shares: Share) -> None:
-    state.records[1].allocation = Allocation(3, shares)
+    state.records[1].holding = Occupying(Allocation(3, shares))
 
 
 def promise(state: SchedulerState, start_us: int) -> None:

@@ -70,9 +70,8 @@ def wrong(scheduler: "Scheduler", nodes: "Mapping[str, Node]") -> Iterator[str]:
     """What does not hold just now, in words, where this scheduler is alive."""
     for job_id, record in scheduler.core.state.records.items():
         kept = scheduler.core.records.get(job_id)
-        if record.state is not JobState.RUNNING or record.change is not None or kept is None:
+        if record.state is not JobState.RUNNING or record.holding.changing or kept is None:
             continue
-        assert record.allocation is not None
         counted = {share.node: share.tasks for share in record.allocation.nodes}
         cpus = {share.node: share.procs for share in record.allocation.nodes}
         # where all of its ranks sleep a resident job has a CPU to sleep on; suspended as a whole it is stopped
@@ -101,7 +100,7 @@ def told_otherwise(scheduler: "Scheduler", nodes: "Mapping[str, Node]") -> Itera
     """Which node was told what of which job, where that is not what the core holds, and nothing is under way."""
     for job_id, launch in scheduler.rules.launches.attempts.items():
         record = scheduler.core.state.records.get(job_id)
-        if record is None or record.state is not JobState.RUNNING or record.change is not None:
+        if record is None or record.state is not JobState.RUNNING or record.holding.changing:
             continue
         if launch.gang.phase is not Phase.RUNNING or launch.resizing is not None or record.allocation is None:
             continue

@@ -13,6 +13,7 @@ from cosched.model.width import Range
 from kit.script import Author
 from space_scheduler.feasibility import Room
 from space_scheduler.machine import events as ev
+from space_scheduler.machine.holding import Resizing, Starting
 from space_scheduler.machine.instructions import Instruction, Resize, Start
 from space_scheduler.machine.state import SchedulerState
 from space_scheduler.policy.interface import (
@@ -151,7 +152,7 @@ class ShapedAuthor(Author):
     def _about(self, state: SchedulerState, dice: float) -> ev.Event | None:
         under_way = [
             job_id for job_id, record in state.records.items()
-            if record.change and record.change.sent and not record.released
+            if isinstance(record.holding, Resizing)
         ]  # fmt: skip
         if under_way and self.random.random() < 0.3:
             job_id = self.random.choice(under_way)
@@ -160,7 +161,7 @@ class ShapedAuthor(Author):
         job_id = getattr(event, "job_id", None)
         if job_id is None or isinstance(event, ev.JobCancelled):
             return event
-        return None if state.records[job_id].awaits_start else event  # nobody has been told of it
+        return None if isinstance(state.records[job_id].holding, Starting) else event  # nobody has been told of it
 
     def _job(self, state: SchedulerState) -> ev.Event | None:
         event = super()._job(state)
@@ -174,9 +175,9 @@ class ShapedAuthor(Author):
         for job_id, record in state.records.items():
             if job_id in state.machine.jobs.chain.hold.jobs:
                 return ev.JobReleased(job_id)
-            if record.change and record.change.sent and not record.released:
+            if isinstance(record.holding, Resizing):
                 return ev.JobResized(job_id)
-            if record.state is JobState.STARTING and not record.awaits_start:
+            if record.state is JobState.STARTING and not record.holding.awaits:
                 return ev.JobLaunched(job_id)
             if record.state is JobState.ENDING or (record.state is JobState.RUNNING and self.random.random() < 0.5):
                 return ev.JobEnded(job_id)

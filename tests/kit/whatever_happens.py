@@ -408,7 +408,7 @@ class WhateverIsMeasured(WhateverHappens):
         record, estimate_us = self.state.records[job_id], self.jobs[job_id].estimate_us
         predicted_us = record.end_us
         assert self.tell(ev.JobProgress(job_id, estimate_us * tenths // 10)) == []
-        if self.states[job_id] is JobState.ENDING or record.released:
+        if self.states[job_id] is JobState.ENDING or not record.holding.counted:
             assert record.end_us == predicted_us
         else:
             left_us = max(1, estimate_us - estimate_us * tenths // 10)

@@ -146,7 +146,7 @@ def counted(procs: int, *jobs: Job) -> SchedulerState:
 
 
 def held(state: SchedulerState) -> dict[int, int]:
-    return {record.job.id: record.procs for record in state.running()}
+    return {record.job.id: record.allocation.procs for record in state.running()}
 
 
 @pytest.mark.parametrize("resident", [False, True])

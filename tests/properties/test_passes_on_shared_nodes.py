@@ -168,7 +168,7 @@ def test_a_long_job_waits_beside_an_owner_who_never_pauses() -> None:
     promised_us = state.records[3].promise_us
     assert promised_us is not None
     assert promised_us < FOREVER_US
-    gone = next(record.job.id for record in state.running() if record.allocation.nodes[0].node == "n1")  # type: ignore[union-attr]
+    gone = next(record.job.id for record in state.running() if record.allocation.nodes[0].node == "n1")
     state.handle(ev.JobLaunched(gone), 0)
     state.handle(ev.JobEnded(gone), 10 * SECOND)
     state.handle(ev.Boundary(), 10 * SECOND)

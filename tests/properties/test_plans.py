@@ -188,7 +188,7 @@ def test_a_start_is_sent_when_what_it_needs_is_given_back() -> None:
         "pace 0 0.5",
         "tell 3 10 s: AWAITS_PROCESSORS",
     ]
-    assert (state.free_procs, state.records[3].holds) == (0, None)
+    assert (state.free_procs, state.records[3].holding.held) == (0, None)
     assert state.explain(3).why is Why.AWAITS_PROCESSORS
     assert said(state.handle(ev.JobResized(0), 25_000_000)) == [
         "start 3 on 2 (limit 60 s): FITS",
@@ -197,6 +197,18 @@ def test_a_start_is_sent_when_what_it_needs_is_given_back() -> None:
     assert state.records[3].end_us == 25_000_000 + 2 * 60_000_000  # with half of the processors it asked for
     assert state.records[0].end_us == 10_000_000 + 2 * 50_000_000
     state.validate()
+
+
+def test_explain_names_cancelled_requeued_job_that_blocks_a_start() -> None:
+    policy = Told(Plan())
+    state, jobs = running_machine(policy)
+    requeued = PlannedRequeue(jobs[0], Reason(Why.ABORTED))
+    policy.answer = Plan([requeued, PlannedStart(jobs[3], FITS, Allocation(2))])
+    state.handle(ev.Boundary(), 10_000_000)
+    assert state.explain(3).numbers["blocking_job"] == 0
+    state.handle(ev.JobCancelled(0), 11_000_000)
+    assert state.explain(3).numbers["blocking_job"] == 0
+    assert state.explain(0).numbers["waiting_job"] == 3
 
 
 def test_a_start_waits_again_where_what_it_needs_is_refused() -> None:
@@ -209,7 +221,7 @@ def test_a_start_waits_again_where_what_it_needs_is_refused() -> None:
         "pace 0 1",
     ]
     assert state.records[3].state is JobState.QUEUED
-    assert (state.records[0].holds, state.free_procs) == (Allocation(4), 0)
+    assert (state.records[0].holding.held, state.free_procs) == (Allocation(4), 0)
     policy.answer = Plan()
     assert state.handle(ev.Boundary(), 25_000_000) == []
     assert state.passes == 3

@@ -62,7 +62,7 @@ class ShapingAuthor(ShapedAuthor):
         if self.random.random() < 0.05:
             asking = [
                 record for record in state.records.values()
-                if record.state is JobState.RUNNING and not record.waits and not record.released
+                if record.state is JobState.RUNNING and not record.waits and record.holding.counted
                 and isinstance(record.job.shape, Range) and record.job.shape.ask_more + record.job.shape.ask_fewer
             ]  # fmt: skip
             if asking:
@@ -138,7 +138,7 @@ class Watched:
         if any(isinstance(each, Kill) for each in instructions):
             assert "bfa" in self.name, f"{instructions} under {self.name}"
         still = not any(isinstance(each, Start | Resize | Kill) for each in instructions)
-        if isinstance(event, ev.Boundary) and still and not self.state.machine.changing:
+        if isinstance(event, ev.Boundary) and still and not self.state.machine.jobs.changing:
             self.seen += 1
             self.look()
 

@@ -13,6 +13,7 @@ from kit.reshaper import Reshaper, shaped
 
 from cosched.model.job import Job, JobState
 from space_scheduler.machine import events as ev
+from space_scheduler.machine.holding import Resizing
 from space_scheduler.machine.record import IllegalTransition, UnknownJob
 from space_scheduler.replay import replay
 from space_scheduler.service.core.journalled import Settings, opened
@@ -29,8 +30,8 @@ class Reshaped(Driven):
         return shaped(super().job(), self.random)
 
     def under_way(self) -> list[int]:
-        changing = self.core.state.machine.changing.items()
-        return [job_id for job_id, each in changing if not each.awaits and not each.released]
+        changing = self.core.state.machine.jobs.changing.items()
+        return [job_id for job_id, each in changing if isinstance(each.holding, Resizing)]
 
     def event(self) -> None:
         if (jobs := self.under_way()) and self.random.random() < 0.5:
@@ -41,7 +42,7 @@ class Reshaped(Driven):
             self.resized += not refused
             return
         records = self.core.state.records.values()
-        starting = [each.job.id for each in records if each.state is JobState.STARTING and not each.awaits_start]
+        starting = [each.job.id for each in records if each.state is JobState.STARTING and not each.holding.awaits]
         if starting and self.random.random() < 0.5:
             self.core.take_in(ev.JobLaunched(self.random.choice(starting)), self.clock.now_us())
             return
@@ -100,7 +101,7 @@ def test_a_service_that_starts_again_knows_what_was_under_way(tmp_path: Path) ->
     (job_id, *_) = made.under_way()
     before = state_bytes(made.core.state)
     record = made.core.state.records[job_id]
-    held, target = record.holds, record.allocation
+    held, target = record.holding.held, record.allocation
     made.crash()
     found = opened(
         Settings(made.path, policy, "a test's", None, made.core.state.rules, 1000, None, None, 1, made.time.sources())

@@ -25,6 +25,7 @@ from cosched.wire.api import Submission
 from space_scheduler.eligibility.rule import Rule
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.explain import promise_to_come
+from space_scheduler.machine.holding import Resizing
 from space_scheduler.machine.instructions import Instruction, Kill, Resize, SetAside, Start, Tell
 from space_scheduler.machine.jobs import Note
 from space_scheduler.machine.nodes import UnknownNode
@@ -281,12 +282,8 @@ class JournalledCore:
 
     def _resizing(self) -> dict[int, Allocation]:
         """What jobs are to hold of which nobody has heard since they were to be resized."""
-        found = {}
-        for job_id, record in self.state.machine.changing.items():
-            change = record.change
-            if change is not None and change.sent and not record.released and record.allocation is not None:
-                found[job_id] = record.allocation
-        return found
+        changing = self.state.machine.jobs.changing.items()
+        return {job_id: record.allocation for job_id, record in changing if isinstance(record.holding, Resizing)}
 
     def difference(self) -> str:
         """How the core's jobs differ from the service's records of them; empty when they agree."""
@@ -507,7 +504,7 @@ class JournalledCore:
             if each.start is not None:
                 changes |= {"limit_us": each.start.limit_us, "attempt": kept.attempt + 1}
             before = None if again else kept.allocation
-            if (held := record.holds) != before:
+            if (held := record.holding.held) != before:
                 changes["allocation"] = held
                 if before is not None and held is not None:
                     reshaped = Reshaped(self.state.machine.now_us, held.processes, held.procs, record.reason)

@@ -169,6 +169,6 @@ def differing(state: SchedulerState, records: Mapping[int, JobRecord]) -> str:
         return f"job {job_id} is alive by {where} only"
     for job_id, record in state.records.items():
         listed = records[job_id]
-        if (record.job, record.state, record.holds) != (listed.job, listed.state, listed.allocation):
+        if (record.job, record.state, record.holding.held) != (listed.job, listed.state, listed.allocation):
             return f"job {job_id} is {record.state} by its events, and {listed.state} by its list of jobs"
     return ""

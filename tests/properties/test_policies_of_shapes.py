@@ -150,7 +150,7 @@ class Watched:
             assert job.width.allows(held.processes), f"{held} of {job}"
             assert held.procs >= -(-held.processes // 4) or not held.procs, f"{held} is folded too far"
             assert not held.folded or job.foldable or not held.procs, f"{job} is folded"
-        assert sum(record.procs for record in running) + self.state.free_procs == self.state.procs_total
+        assert sum(record.allocation.procs for record in running) + self.state.free_procs == self.state.procs_total
         if self.name.startswith("equipartition"):
             self.shares(running)
 
@@ -158,22 +158,24 @@ class Watched:
         total = self.state.procs_total
         bounds = [(record, *bounds_of(record)) for record in running]
         for record, least, most in bounds:
-            assert least <= record.procs <= most, f"{record.job} holds {record.procs}"
+            assert least <= record.allocation.procs <= most, f"{record.job} holds {record.allocation.procs}"
         minima = sum(least for _, least, _ in bounds)
         if "threshold" not in self.name:
-            assert sum(record.procs for record in running) == min(total, sum(most for *_, most in bounds))
+            assert sum(record.allocation.procs for record in running) == min(total, sum(most for *_, most in bounds))
         if "easy" not in self.name:
             waiting = [job for job in self.state.queue if minima + smallest(job) <= total]
             assert not waiting, f"{waiting} fit beside {minima} of {total}"
         if self.name == "equipartition":
-            open_ = [record.procs - least for record, least, most in bounds if record.procs < most]
+            open_ = [
+                record.allocation.procs - least for record, least, most in bounds if record.allocation.procs < most
+            ]
             assert not open_ or max(open_) - min(open_) <= 1, bounds
 
 
 def bounds_of(record: Record) -> tuple[int, int]:
     shape = record.job.shape
     if not isinstance(shape, Range) or not shape.malleable:
-        return record.procs, record.procs
+        return record.allocation.procs, record.allocation.procs
     return smallest(record.job) + record.given, shape.most + record.given
 
 

@@ -210,6 +210,6 @@ def test_a_processor_is_left_over_by_place_alone(name: str, seed: int, everywher
                 shape = Range(draw.randint(1, procs), most, malleable=True, resident=True)
                 made.submit(number, structs.replace(job, shape=draw.choice((None, shape, shape))))
         stays = [record for record in made.state.running() if record.job.resident]
-        assert all(record.procs >= smallest(record.job) for record in stays)
+        assert all(record.allocation.procs >= smallest(record.job) for record in stays)
         if everywhere and stays:
             assert not made.state.free_procs, [record.allocation for record in stays]

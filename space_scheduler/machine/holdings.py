@@ -111,7 +111,7 @@ def _send(machine: Machine, record: Record, event: AnyEvent) -> list[Instruction
 
 
 def _started(machine: Machine, record: Record, event: AnyEvent) -> list[Instruction]:
-    job, allocation = record.job, record.allocation
+    job, allocation = record.job, record.holding.allocation
     limit_us = job.estimate_us if machine.rules.kill_at_limit else None
     started = Start(job, allocation, limit_us, event, record.reason)
     if machine.rates is None and record.rate_ppm != ALONE_PPM:

@@ -148,12 +148,13 @@ class JobBook:
             self._forget_end(record)
         record.holding = holding
         if holding.counted:
-            self._note_end(record)
+            insort(self.ends, (record.end_us, record.job.id, holding.allocation.procs))
         if holding.changing:
             self.changing[record.job.id] = record
         elif was.changing:
             del self.changing[record.job.id]
-        self._note(record, record.state, now_us)
+        if self.notes is not None:
+            self._note(record, record.state, now_us)
 
     def follow_rules(self, record: Record, now_us: int, reason: Reason, cause: Event | None) -> None:
         """Have a job that holds nothing wait or be queued, as the rules have it now.
@@ -191,10 +192,10 @@ class JobBook:
         return (self.records[job_id] for _, job_id, _ in self.ends)
 
     def _note_end(self, record: Record) -> None:
-        insort(self.ends, (record.end_us, record.job.id, record.allocation.procs))
+        insort(self.ends, (record.end_us, record.job.id, record.holding.allocation.procs))
 
     def _forget_end(self, record: Record) -> None:
-        del self.ends[bisect_left(self.ends, (record.end_us, record.job.id, record.allocation.procs))]
+        del self.ends[bisect_left(self.ends, (record.end_us, record.job.id, record.holding.allocation.procs))]
 
     # what steps move
 

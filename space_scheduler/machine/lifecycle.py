@@ -162,7 +162,7 @@ def ended(machine: Machine, event: ev.JobEnded, *, alone: bool = False) -> list[
     outcome = event.outcome
     if outcome not in TERMINAL:
         raise ValueError(f"job {event.job_id} cannot end as {outcome}: not a terminal state")
-    if record.holding.held is None:  # it is cancelled, it does not end
+    if record.holding is NOTHING or isinstance(record.holding, Starting):  # it is cancelled, it does not end
         raise record.illegal(outcome, machine.now_us)
     if isinstance(record.holding, Requeuing) and outcome not in (JobState.COMPLETED, NODE_LOST):  # a plan wanted it so
         machine.wait_again(record, record.job, record.reason, event)

@@ -119,12 +119,13 @@ class Machine:
 
     def vacate(self, record: Record) -> None:
         """Plans may use what a job was to hold from now on, if they counted it; its end is still the predicted one."""
-        self.changes.vacated.append((record.end_us, record.allocation.procs))
+        allocation = record.holding.allocation
+        self.changes.vacated.append((record.end_us, allocation.procs))
         if record.holding.counted:
-            self.capacity.give(record.job, record.allocation)
+            self.capacity.give(record.job, allocation)
             if self.rates is not None:
                 self.rates.end(record)
-                self.see(share.node for share in record.allocation.nodes)
+                self.see(share.node for share in allocation.nodes)
 
     def wait_again(self, record: Record, job: Job, reason: Reason, event: AnyEvent | Event) -> None:
         """A job is queued again, as ``job`` from now on, and holds nothing."""

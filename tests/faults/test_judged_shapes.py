@@ -28,7 +28,7 @@ def judged(
 ) -> list[str]:
     """Of job 7, which is counted with one task on n1, a group of so many is found at a node."""
     allocation = Allocation(1, (Share("n1", 1),))
-    record = Made(state=JobState.RUNNING, change=None, allocation=allocation, job=Made(resident=False))
+    record = Made(state=JobState.RUNNING, holding=Made(changing=False), allocation=allocation, job=Made(resident=False))
     size = None if procs is None else Made(procs=procs)
     book = Made(entry=lambda name: Made(size=size, agreed=agreed, stale={KEY} if stale else set()))
     scheduler: Any = Made(

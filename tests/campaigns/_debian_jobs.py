@@ -328,6 +328,7 @@ def installed(ground: Ground, machine: Machine, line: str) -> None:
 def removed(ground: Ground) -> None:
     """What the guide removes by hand, desks first (Installation, Directories and files), leaves nothing."""
     ground.up(HEAD, DESK)
+    ground.until(lambda: set(ground.nodes().values()) == {"up"}, "both nodes are up", base_s=60)
     for name in (DESK, HEAD):
         ground.head.at(f"cd ~; cosched node remove --no-ssh --cluster office {name}", base_s=20)
         places = " ".join(ASIDE.values()) if name == HEAD else "/etc/cosched /var/lib/cosched /run/cosched"

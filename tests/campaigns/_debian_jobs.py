@@ -36,7 +36,7 @@ _STATE: Final = r"""
 skip="$HOME {HOME} /opt /srv /tmp /var/cache /var/log /var/tmp /var/lib/systemd /etc/.updated /var/.updated"
 find / -xdev $(printf -- '-path %s -prune -o ' $skip) ! -type d ! -path '/etc/*-' -printf '%p %s %u\n' | sort
 getent passwd; getent group
-systemctl list-unit-files --no-legend | awk '{print $1, $2}'
+systemctl list-unit-files --no-legend | awk '$2 != "transient" {print $1, $2}'
 find /etc /run /sys/fs/cgroup /usr/local /var/lib ! -path '/run/user/*' -name '*cosched*'
 ps -eo args= | grep '[c]osched[ /]' || true
 """.replace("{HOME}", str(HOME))

@@ -9,7 +9,7 @@ it wants; then it is *settled*. A door has places: few of them for one owner, an
   of few is not kept out by another's many. Those of *preferred* owners are evicted last.
 * A settled connection is never evicted. Where none is idle, newcomers are refused; those of preferred owners are not.
 
-The sockets are elsewhere: who accepts a connection asks here, and closes what is evicted.
+This module has no sockets: a door calls :meth:`Places.enter` for each accepted connection and closes the evicted one.
 """
 
 import sys

@@ -45,7 +45,7 @@ def walk(machine: MachineView) -> None:
     assert ends == machine.jobs.ends, "the predicted ends differ from the records"
     changing = machine.jobs.changing
     deferred = [each for each in changing.values() if each.holding.awaits]
-    assert not deferred or len(deferred) < len(changing), f"nobody gives back what {deferred[0].job} awaits"
+    assert not deferred or len(deferred) < len(changing), f"no job gives back what {deferred[0].job} awaits"
     for job_id, record in machine.jobs.records.items():
         assert record.job.id == job_id
         assert record.state not in TERMINAL, f"job {job_id} has ended and is still here"

@@ -96,7 +96,8 @@ def _keyring(directory: Path, address: str, signed_by: str) -> Path:
     run("dpkg-deb", "--extract", package, keys)
     (keyring,) = keys.glob("usr/share/keyrings/*-archive-keyring.gpg")
     only = directory / "archive.gpg"
-    run("sh", "-c", 'gpg --no-default-keyring --keyring "$1" --export "$2" >"$3"', "sh", keyring, signed_by, only)
+    export = 'gpg --homedir "$1" --no-default-keyring --keyring "$2" --export "$3" >"$4"'
+    run("sh", "-c", export, "sh", directory, keyring, signed_by, only)
     return only
 
 

@@ -296,7 +296,7 @@ async def test_an_order_that_fails_refuses_that_job_and_leaves_the_state_whole(p
     assert list(core.records) == [1, 2]
 
 
-async def test_release_whose_order_raises_is_refused_and_requests_beside_it_are_answered(path: Path) -> None:
+async def test_failing_order_refuses_the_release_and_answers_concurrent_requests(path: Path) -> None:
     class RaisesOnce:
         raises = False
 

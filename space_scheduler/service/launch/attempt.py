@@ -158,7 +158,7 @@ class LaunchAttempt:
         return self.job_id, self.attempt
 
     def share(self, name: str) -> Share:
-        """What it has, or is to have, of a node of its."""
+        """Its share of one of its nodes, as that node has been or is to be told."""
         return next(share for share in self.wanted.nodes if share.node == name)
 
     @property
@@ -268,7 +268,7 @@ class LaunchAttempt:
     # what its nodes say
 
     def came(self, entry: NodeEntry, report: wire.GroupReport | None) -> None:
-        """A node of it calls, with what it has of the job (None: nothing): ask again for what is missing."""
+        """One of its nodes connects and reports what it has of the job (None: nothing): ask for what is missing."""
         self._measure_crossing()  # after a restart it was not known where its nodes are
         if actions := self.gang.reported(entry.name, report):
             todo = ", ".join(each.kind.name.lower() if isinstance(each, Order) else "report" for each in actions)
@@ -278,7 +278,7 @@ class LaunchAttempt:
         self._resume_resize(entry, report)
 
     def heard(self, node: str, message: wire.FromAgent, kind: OrderKind | None) -> None:
-        """A node of it reports something of the job; ``kind`` is that of the order that a refusal answers."""
+        """One of its nodes reports something of the job; ``kind`` is that of the order that a refusal answers."""
         match message:
             case wire.Prepared():
                 self.do(self.gang.prepared(node))

@@ -171,7 +171,7 @@ class MalleableResizing(Resizing):
     def __init__(self, old: Allocation, new: Allocation, *, resumed: bool = False) -> None:
         super().__init__(old, new, resumed=resumed)
         had = {share.node: share.procs for share in old.nodes}
-        # who goes on after it was suspended was stopped on all of its nodes
+        # a job that was suspended had been stopped on all of its nodes
         self._growing = [share.node for share in new.nodes if share.procs > had[share.node] or not old.procs]
         self._shrinking = [share.node for share in new.nodes if share.procs < had[share.node]]
         self._silent: set[str] = set()  # nodes that were sent the map and have not answered

@@ -43,7 +43,7 @@ class ServiceCore:
         self._ticked_s: float | None = None
 
     def handle(self, happened: given.AnyInput, now_s: float) -> list[Effect]:
-        """Take in what has happened; return what is to be done, in order."""
+        """Apply an input; return the effects to carry out, in order."""
         self.now_s = now_s
         match happened:
             case given.InJournal():

@@ -79,7 +79,8 @@ class JobBook:
         self.queue.add(job, self.ranks)  # first: an order may raise, and nothing has changed then
         self.records[job.id] = record = Record(job, self.ranks, now_us, cause)
         self.ranks += 1
-        self._note(record, None, now_us)
+        if self.notes is not None:
+            self._note(self.notes, record, None, now_us)
 
     def restore(self, record: Record) -> None:
         """Have a job again as it was."""
@@ -111,11 +112,12 @@ class JobBook:
             record.decided(reason, now_us, cause)
         if move is not None:
             move(self, record)
-        self._note(record, was, now_us)
-
-    def _note(self, record: Record, was: JobState | None, now_us: int) -> None:
         if self.notes is not None:
-            self.notes.append(Note(record, was, record.state, now_us, record.reason, record.cause))
+            self._note(self.notes, record, was, now_us)
+
+    @staticmethod
+    def _note(notes: list[Note], record: Record, was: JobState | None, now_us: int) -> None:
+        notes.append(Note(record, was, record.state, now_us, record.reason, record.cause))
 
     def drain(self) -> list[Note]:
         """The changes of jobs since the last call, in order; none where they are not kept."""
@@ -154,7 +156,7 @@ class JobBook:
         elif was.changing:
             del self.changing[record.job.id]
         if self.notes is not None:
-            self._note(record, record.state, now_us)
+            self._note(self.notes, record, record.state, now_us)
 
     def follow_rules(self, record: Record, now_us: int, reason: Reason, cause: Event | None) -> None:
         """Have a job that holds nothing wait or be queued, as the rules have it now.

@@ -22,6 +22,7 @@ _SYSTEM = "/usr/lib/pvm3/lib"
 _REFUSED = re.compile(
     r"(?:Rsh/Rhosts Access FAILED - \"|stderr@\S+: )(?P<what>cosched-rsh: (?P<host>[^\s:]+): [^\"\n]+)"
 )
+_NO_SERVICE = re.compile(r"can't getservbyname\(\): exec$", re.MULTILINE)
 _NO_DAEMON = re.compile(r"^libpvm \[\S+\]:? .*Can't contact local daemon", re.MULTILINE)
 
 
@@ -54,10 +55,14 @@ class Pvm:
         }
 
     def diagnose(self, error: str, peers: Sequence[Peer]) -> Failure | None:
-        """A host that was refused, where the script has shown the daemon's log; a program without a daemon."""
+        """Where the script has shown the daemon's log: a host that was refused, or one without the name of a service
+        that the daemon looks up before it starts others. A program without a daemon.
+        """
         if refused := list(_REFUSED.finditer(error)):
             peer = peer_named(refused[-1]["host"], peers)
             return Failure(message=refused[-1]["what"].strip(), node=peer.name if peer else None)
+        if _NO_SERVICE.search(error):
+            return Failure(message="PVM starts no other node where /etc/services lacks exec/tcp: install netbase there")
         if _NO_DAEMON.search(error):
             return Failure(message="a PVM program found no daemon: start the virtual machine first (echo quit | pvm)")
         return None

@@ -248,6 +248,11 @@ def workplace(kept: Path | None) -> Iterator[Path]:
         shutil.rmtree(work)
 
 
+def _ends_of(text: str) -> str:
+    """A text's first and last 2 000 characters: a command that fails may have printed millions."""
+    return text if len(text) <= 4000 else f"{text[:2000]}\n[{len(text) - 4000} characters left out]\n{text[-2000:]}"
+
+
 def gone_through(steps: Mapping[str, Callable[[], None]], only: Collection[str] | None) -> dict[str, float]:
     """Take each step and print how long it took, in seconds: that of each. The first that fails is told, and raised."""
     times = {}
@@ -258,7 +263,7 @@ def gone_through(steps: Mapping[str, Callable[[], None]], only: Collection[str] 
         try:
             step()
         except (Broken, RuntimeError, subprocess.TimeoutExpired) as error:
-            print(f"{name:<27} FAILED  {error}", flush=True)
+            print(f"{name:<27} FAILED  {_ends_of(str(error))}", flush=True)
             raise Broken(name) from None
         times[name] = time.monotonic() - begun_s
         print(f"{name:<27} ok  {times[name]:7.1f} s", flush=True)

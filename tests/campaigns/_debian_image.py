@@ -41,7 +41,7 @@ PACKAGES: Final = (
     "python3-venv", "git", "ca-certificates", "sudo", "procps", "openmpi-bin", "libopenmpi-dev", "gcc", "libc6-dev",
 )  # fmt: skip
 #: For the other launchers, in a directory beside the disk: not installed, as most hosts have none of them.
-LAUNCHERS: Final = ("mpich", "libmpich-dev", "pvm", "pvm-dev")
+LAUNCHERS: Final = ("mpich", "libmpich-dev", "pvm", "pvm-dev", "netbase")
 #: The hosts' addresses on the network that they share, by name.
 HOSTS: Final = {"head": "10.88.0.11", "desk2": "10.88.0.12"}
 #: Starts systemd after it has done what an initrd does, for a kernel that is started without one.

@@ -146,6 +146,11 @@ SAID = {
         "node1, node2\n[t80040000] 11/22 01:39:22 startack() host desk9 expected version, got \"PvmCantStart\"\n",
         Failure("cosched-rsh: desk9: desk9 is not a node of job 19; its nodes are node1, node2"),
     ),
+    "a host without /etc/services, in the daemon's log": (
+        "[t80040000] 11/28 11:41:49 ready Sat Nov 28 11:41:49 2026\n"
+        "[t80000000] 11/28 11:41:49 phase1() can't getservbyname(): exec\n[t80000000] 11/28 11:41:49 pvmbailout(0)\n",
+        Failure("PVM starts no other node where /etc/services lacks exec/tcp: install netbase there"),
+    ),
     "no daemon": (
         "libpvm [pid1520] mksocs() connect: Connection refused\n"
         "libpvm [pid1520]: pvm_mytid(): Can't contact local daemon\n",

@@ -12,16 +12,17 @@ from cosched.model.coscheduling import Receives
 from cosched.wire.messages import Fence, GroupReport, JobsHeld, JobSigns
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
-from node_agent.core.attempt import Attempt
-from node_agent.core.fence import Fenced, check_welcome
+from node_agent.core.attempt import Attempt, key_name
+from node_agent.core.fence import welcome_problem
 from node_agent.core.groups import GroupRules
 from node_agent.core.lease import Lease
 from node_agent.core.maps import adapted, ranks_asked, shown_again
 from node_agent.core.memory import Memory
 from node_agent.core.orders import OrderRules, order_key
-from node_agent.core.replies import Declined, Failed, NoGuard, Reply
+from node_agent.core.replies import Declined, Reply
+from node_agent.core.reshaping import opened
 from node_agent.core.takeover import TakeOver
-from node_agent.core.works import GuardAway, Refusal, Steps, Unable, Works, asked
+from node_agent.core.works import Refusal, Steps, Works
 
 
 class AgentCore:
@@ -32,7 +33,7 @@ class AgentCore:
         self._memory = Memory(node, boot_id, fence, attempts)
         self._works = Works(self._memory)
         self._groups = GroupRules(self._memory)
-        self._orders = OrderRules(self._memory, self._groups, self._complain)
+        self._orders = OrderRules(self._memory, self._groups)
         self._take_over = TakeOver(self._memory, self._groups, self._works)
         self._lease_us = 0  # what the scheduler that was welcomed last says
 
@@ -89,11 +90,6 @@ class AgentCore:
 
     def handle(self, event: happened.Input, now_us: int) -> list[fx.Effect]:
         """Take in one thing that happened; what is to be done about it, in order."""
-        self._take(event, now_us)
-        effects, self._memory.effects = self._memory.effects, []
-        return effects
-
-    def _take(self, event: happened.Input, now_us: int) -> None:
         match event:
             case happened.Replied(number, reply):
                 self._works.replied(number, reply)
@@ -103,32 +99,25 @@ class AgentCore:
                 self._works.begin(self._orders.obey(order), ("orders", order_key(order)))
             case happened.CommandWanted():
                 self._works.begin(self._command(event))
-            case happened.CommandEnded() | happened.GroupEmpty() | happened.GroupStalled() | happened.GuardReports():
-                self._take_from_guard(event)
+            case happened.CommandEnded(key):
+                self._works.begin(self._groups.command_ended(event), ("events", key))
+            case happened.GroupEmpty(key):
+                self._works.begin(self._groups.group_empty(event), ("events", key))
+            case happened.GroupStalled(key, since_us, stall):
+                self._memory.stalls[key] = since_us, stall
+            case happened.GuardReports(groups):
+                self._works.begin(self._agree(groups))
             case happened.RanksAdapted():
                 adapted(self._memory, event)
             case happened.RanksAsked():
                 ranks_asked(self._memory, event)
-            case happened.AskAnswered(key, given, waits):
-                self._memory.effects.append(fx.AnswerRanks(key, given, waits))
             case happened.GuardLost(problem):
                 self._memory.guard_there, self._memory.guard_problem = False, problem
                 self._works.guard_lost(problem)
             case _:
                 self._take_from_scheduler(event, now_us)
-
-    def _take_from_guard(
-        self, event: happened.CommandEnded | happened.GroupEmpty | happened.GroupStalled | happened.GuardReports
-    ) -> None:
-        match event:
-            case happened.CommandEnded():
-                self._works.begin(self._groups.command_ended(event), ("events", event.key))
-            case happened.GroupEmpty():
-                self._works.begin(self._groups.group_empty(event), ("events", event.key))
-            case happened.GroupStalled(key, since_us, stall):
-                self._memory.stalls[key] = since_us, stall
-            case happened.GuardReports(groups):
-                self._works.begin(self._agree(groups))
+        effects, self._memory.effects = self._memory.effects, []
+        return effects
 
     def _take_from_scheduler(self, event: happened.Input, now_us: int) -> None:
         memory = self._memory
@@ -145,17 +134,15 @@ class AgentCore:
             case happened.Joined():
                 for attempt in memory:
                     for told in attempt.events():
-                        memory.tell(told)
+                        memory.effects.append(fx.Tell(told))
             case happened.Removed(by):
                 obeyed = memory.fence
                 if obeyed and by.cluster_id == obeyed.cluster_id and by.epoch >= obeyed.epoch:
                     self._take_over.begin("")
 
     def _welcomed(self, fence: Fence, lease_us: int, now_us: int) -> None:
-        try:
-            check_welcome(self._memory.fence, fence)
-        except Fenced as error:
-            self._memory.effects.append(fx.HangUp(str(error)))
+        if problem := welcome_problem(self._memory.fence, fence):
+            self._memory.effects.append(fx.HangUp(problem))
             return
         self._lease_us = lease_us
         if fence == self._memory.fence:
@@ -179,31 +166,11 @@ class AgentCore:
 
     def _command(self, wanted: happened.CommandWanted) -> Steps[None]:
         """A command beside the script; what became of it is its caller's business."""
-        attempt = self._memory.get(wanted.key)
-        name = f"job {wanted.key[0]}.{wanted.key[1]}"
-        if attempt is None or attempt.prepare is None:
-            self._answer(wanted, Declined("unknown", f"{name} was not prepared here"))
-            return
-        if not attempt.open:
-            self._answer(wanted, Declined("stale", f"{name} is being killed"))
-            return
-        attempt = self._memory.keep(attempt, commands=attempt.commands + 1, empty=None)
-        prepare = attempt.prepare
-        assert prepare is not None
-        spawn = fx.Spawn(wanted.key, attempt.commands, prepare, wanted.argv, stream=wanted.stream)
+        memory = self._memory
         try:
-            done = yield from asked(spawn)
+            attempt, prepare = opened(memory.get(wanted.key), f"job {key_name(*wanted.key)}")
+            attempt = memory.keep(attempt, commands=attempt.commands + 1, empty=None)
+            reply: Reply = yield fx.Spawn(wanted.key, attempt.commands, prepare, wanted.argv, stream=wanted.stream)
         except Refusal as error:
-            self._answer(wanted, Declined(error.code, str(error)))
-        except GuardAway as error:
-            self._answer(wanted, NoGuard(str(error)))
-        except Unable as error:
-            self._answer(wanted, Failed(str(error)))
-        else:
-            self._answer(wanted, done)
-
-    def _answer(self, wanted: happened.CommandWanted, reply: Reply) -> None:
-        self._memory.effects.append(fx.AnswerCommand(wanted.number, reply))
-
-    def _complain(self, kind: str, message: str) -> None:
-        self._memory.effects.append(fx.Complain(kind, message))
+            reply = Declined(error.code, str(error))
+        memory.effects.append(fx.AnswerCommand(wanted.number, reply))

@@ -52,7 +52,7 @@ class ResizeGroup(msgspec.Struct, frozen=True):
     """Give an attempt so many places, and its processes so many CPUs (None: all that parallel work may use).
 
     ``n`` is the order's number: the guard does nothing that is older than what it has done. ``asleep``: its processes
-    run when nobody else wants to. Reply: ``GroupResized``.
+    run when nobody else wants to. Reply: ``Done`` with CPUs.
     """
 
     key: Key
@@ -81,7 +81,7 @@ GuardRequest = PrepareGroup | Spawn | ResizeGroup | KillGroup | ForgetGroup
 
 
 class ReadGrant(msgspec.Struct, frozen=True):
-    """What a signed grant says. Reply: ``GrantRead``, or ``Failed`` where it is not the scheduler's."""
+    """What a signed grant says. Reply: ``GrantRead``, or ``Declined`` where it is not the scheduler's."""
 
     grant: bytes
 
@@ -89,7 +89,7 @@ class ReadGrant(msgspec.Struct, frozen=True):
 class MakeReady(msgspec.Struct, frozen=True):
     """Look whether the disk has room for new work, and write the files that tell a job its nodes.
 
-    Reply: ``Done``, or ``Failed`` with the reason: then no new work can be taken.
+    Reply: ``Done``, or ``Declined`` with the reason: then no new work can be taken.
     """
 
     key: Key
@@ -99,7 +99,7 @@ class MakeReady(msgspec.Struct, frozen=True):
 class OfferMap(msgspec.Struct, frozen=True):
     """Tell the ranks of a job here its newest map, those there are and those to come.
 
-    Reply: ``Done`` where some rank is there to be told, ``Failed`` where none is.
+    Reply: ``Done`` where some rank is there to be told, ``Declined`` where none is.
     """
 
     key: Key
@@ -113,7 +113,7 @@ class ReadErrorTail(msgspec.Struct, frozen=True):
 
 
 class LookForDescriptors(msgspec.Struct, frozen=True):
-    """Whether the agent can open anything now. Reply: ``Done``, or ``Failed`` where no descriptor is left."""
+    """Whether the agent can open anything now. Reply: ``Done``, or ``Declined`` where no descriptor is left."""
 
 
 NodeQuestion = ReadGrant | MakeReady | OfferMap | ReadErrorTail | LookForDescriptors
@@ -149,7 +149,7 @@ class Persist(msgspec.Struct, frozen=True):
 
 
 class Drop(msgspec.Struct, frozen=True):
-    """Remove an attempt's record."""
+    """Remove an attempt's record, and what its script has written into the spool, if there is any."""
 
     key: Key
 
@@ -158,20 +158,6 @@ class RemoveFiles(msgspec.Struct, frozen=True):
     """Remove the files that told a job its nodes."""
 
     key: Key
-
-
-class RemoveOutput(msgspec.Struct, frozen=True):
-    """Remove what an attempt's script has written into the spool."""
-
-    key: Key
-
-
-class AnswerRanks(msgspec.Struct, frozen=True):
-    """Tell the rank that asked for other numbers of processes what its job is given."""
-
-    key: Key
-    given: int
-    waits: bool
 
 
 class KeepFence(msgspec.Struct, frozen=True):
@@ -226,8 +212,6 @@ Effect = (
     | Persist
     | Drop
     | RemoveFiles
-    | RemoveOutput
-    | AnswerRanks
     | KeepFence
     | Tell
     | HangUp

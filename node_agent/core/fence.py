@@ -3,31 +3,29 @@
 from cosched.wire.messages import TAKE_OVER_EPOCH, Fence
 
 
-class Fenced(Exception):
-    """Orders of this origin are not obeyed; the message says why."""
-
-
-def check_welcome(known: Fence | None, fence: Fence) -> None:
-    """Raise :class:`Fenced` unless the origin of a welcome may take the place of the one that is ``known``.
+def welcome_problem(known: Fence | None, fence: Fence) -> str:
+    """Why the origin of a welcome may not take the place of the one that is ``known``; empty where it may.
 
     A cluster's epoch rises whenever its scheduler starts. Another cluster (a fresh journal) takes over only when it
     was told to, which its epoch says, and with a higher one.
     """
     if known is None or known == fence:
-        return
+        return ""
     if fence.cluster_id != known.cluster_id and fence.epoch < TAKE_OVER_EPOCH:
-        raise Fenced(
+        return (
             f"it works with another journal (cluster {fence.cluster_id}) than the scheduler that is obeyed here "
             f"(cluster {known.cluster_id}, epoch {known.epoch}); 'cosched scheduler --take-over' makes it the one"
         )
     if fence.epoch < known.epoch:
-        raise Fenced(f"epoch {fence.epoch} is over: epoch {known.epoch} has been obeyed here")
+        return f"epoch {fence.epoch} is over: epoch {known.epoch} has been obeyed here"
     if fence.epoch == known.epoch:
-        raise Fenced(f"epoch {fence.epoch} has been obeyed here from another scheduler: are there two?")
+        return f"epoch {fence.epoch} has been obeyed here from another scheduler: are there two?"
+    return ""
 
 
-def check_order(known: Fence | None, fence: Fence) -> None:
-    """Raise :class:`Fenced` unless an order is of the origin that was welcomed last."""
-    if fence != known:
-        epoch = known.epoch if known else 0
-        raise Fenced(f"an order of epoch {fence.epoch}; here the scheduler that said epoch {epoch} is obeyed")
+def order_problem(known: Fence | None, fence: Fence) -> str:
+    """Why an order is not obeyed: it is not of the origin that was welcomed last. Empty where it is."""
+    if fence == known:
+        return ""
+    epoch = known.epoch if known else 0
+    return f"an order of epoch {fence.epoch}; here the scheduler that said epoch {epoch} is obeyed"

@@ -8,10 +8,22 @@ from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.attempt import Attempt, Key
 from node_agent.core.memory import Memory
-from node_agent.core.works import GuardAway, Refusal, Steps, Unable, asked, error_tail
+from node_agent.core.replies import ErrorTail
+from node_agent.core.works import Refusal, Steps
 
 UNKNOWN: Final = Exit(cause="unknown")
 SCRIPT: Final = 0
+
+
+def done_if_known(request: fx.KillGroup | fx.ForgetGroup) -> Steps[bool]:
+    """Have the guard do it; false where it knows no such attempt. Raises :class:`Refusal`."""
+    try:
+        yield request
+    except Refusal as refusal:
+        if refusal.code != "unknown":
+            raise
+        return False
+    return True
 
 
 class GroupRules:
@@ -25,7 +37,7 @@ class GroupRules:
     def kill(self, attempt: Attempt, grace_us: int) -> Steps[None]:
         """Have everything of it killed, and no more begun.
 
-        Raises :class:`GuardAway` (then it is killed when the guard is back), :class:`Refusal`, :class:`Unable`.
+        Raises :class:`Refusal`; where the guard is away, it is killed when it is back.
         """
         memory, key = self._memory, attempt.id
         memory.keep(attempt, asked_kill_us=grace_us)
@@ -33,18 +45,13 @@ class GroupRules:
             return
         memory.change(memory.get(key) or attempt, empty=None)  # each kill is followed by the guard's word
         self._kills_asked[key] += 1
-        unknown = False
         try:
-            yield from asked(fx.KillGroup(key, grace_us))
-        except Refusal as refusal:
-            if refusal.code != "unknown":
-                raise
-            unknown = True
+            known = yield from done_if_known(fx.KillGroup(key, grace_us))
         finally:
             self._kills_asked[key] -= 1
             if not self._kills_asked[key]:
                 del self._kills_asked[key]
-        if unknown and (now := memory.get(key)) is not None:
+        if not known and (now := memory.get(key)) is not None:
             memory.change(now, empty=GroupEnded(*key))
             yield from self.close(key)
 
@@ -55,19 +62,10 @@ class GroupRules:
 
     def forget(self, key: Key) -> Steps[None]:
         """Have its cgroup, directories and records removed. Raises as :meth:`kill`."""
-        try:
-            yield from asked(fx.ForgetGroup(key))
-        except Refusal as refusal:
-            if refusal.code != "unknown":
-                raise
+        yield from done_if_known(fx.ForgetGroup(key))
         self._memory.effects.append(fx.RemoveFiles(key))
         if (attempt := self._memory.get(key)) is not None:
             self._memory.keep(attempt, forgotten=True, prepare=None)
-
-    def discard(self, key: Key) -> None:
-        """Remove its output, and all memory of it."""
-        self._memory.effects.append(fx.RemoveOutput(key))
-        self._memory.drop(key)
 
     def command_ended(self, event: happened.CommandEnded) -> Steps[None]:
         """Of all commands, the script's end alone is the scheduler's business."""
@@ -88,13 +86,13 @@ class GroupRules:
         attempt = self._memory.get(key)
         if attempt is None or attempt.exit is not None or attempt.forgotten:
             return
-        tail = yield from error_tail(key)
+        tail: ErrorTail = yield fx.ReadErrorTail(key)
         attempt = self._memory.get(key)
         if attempt is None or attempt.exit is not None or attempt.forgotten:
             return
-        self._memory.keep(attempt, ran=True, exit=how, error_tail=tail)
-        self._memory.say("info", f"job {attempt.key}: its script has ended: {how}")
-        self._memory.tell(ProgramEnded(*key, how, tail))
+        self._memory.keep(attempt, ran=True, exit=how, error_tail=tail.data)
+        self._memory.effects.append(fx.Say("info", f"job {attempt.key}: its script has ended: {how}"))
+        self._memory.effects.append(fx.Tell(ProgramEnded(*key, how, tail.data)))
 
     def close(self, key: Key) -> Steps[None]:
         """Report the end of an attempt that was killed and is empty."""
@@ -107,8 +105,8 @@ class GroupRules:
         if attempt is None or (ended := attempt.empty) is None or attempt.ended is not None:
             return
         self._memory.keep(attempt, ended=ended)
-        self._memory.say("info", f"job {attempt.key}: nothing of it is left here")
-        self._memory.tell(ended)
+        self._memory.effects.append(fx.Say("info", f"job {attempt.key}: nothing of it is left here"))
+        self._memory.effects.append(fx.Tell(ended))
 
     # --- a guard that is there (again): what it has is what is true ---------------------------------------------------
 
@@ -126,7 +124,7 @@ class GroupRules:
             else:
                 yield from self._compare(group)
         for key, group in groups.items():
-            memory.say("warn", f"job {key[0]}.{key[1]} is the guard's, and not known to this agent")
+            memory.effects.append(fx.Say("warn", f"job {key[0]}.{key[1]} is the guard's, and not known to this agent"))
             memory.new(key, "")
             yield from self._compare(group)
             if (stranger := memory.get(key)) is not None:
@@ -146,15 +144,15 @@ class GroupRules:
     def _end_it(self, steps: Steps[None]) -> Steps[None]:
         try:
             yield from steps
-        except (GuardAway, Unable, Refusal) as error:
-            self._memory.say("warn", f"the guard did not end what is to end: {error}")
+        except Refusal as error:
+            self._memory.effects.append(fx.Say("warn", f"the guard did not end what is to end: {error}"))
 
     def _gone(self, attempt: Attempt) -> Steps[None]:
         """The guard knows nothing of it: the machine was started anew, or its cgroup was removed by hand."""
         if attempt.ended is not None:
             return
         memory, key = self._memory, attempt.id
-        memory.say("warn", f"job {attempt.key} is not known to the guard any more")
+        memory.effects.append(fx.Say("warn", f"job {attempt.key} is not known to the guard any more"))
         if attempt.ran and attempt.exit is None:
             yield from self.program_ended(key, UNKNOWN)
         if (now := memory.get(key)) is not None:
@@ -174,4 +172,4 @@ class GroupRules:
 
 
 def _killed(key: Key) -> Steps[None]:
-    yield from asked(fx.KillGroup(key, 0))
+    yield fx.KillGroup(key, 0)

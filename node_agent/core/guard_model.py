@@ -15,7 +15,7 @@ from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.attempt import Key
 from node_agent.core.groups import SCRIPT
-from node_agent.core.replies import Declined, Done, GroupResized, Reply
+from node_agent.core.replies import Declined, Done, Reply
 from node_agent.policy.processors import Claim, chosen, crowded
 
 FIRST_PID = 4711
@@ -123,12 +123,12 @@ class GuardModel:
         if request.n < group.resize_order:
             return Declined("stale", f"order {request.n}; order {group.resize_order} was obeyed already")
         if 0 < request.n == group.resize_order:
-            return GroupResized(group.processors)
+            return Done(cpus=group.processors)
         group.tasks, group.cpus, group.resize_order = request.tasks, request.cpus, request.n
         group.asleep = request.asleep
         self._give(group)
         self._separate()
-        return GroupResized(group.processors)
+        return Done(cpus=group.processors)
 
     def _give(self, group: ModelGroup) -> None:
         """Give a group as many processors as it has CPUs."""

@@ -134,14 +134,6 @@ class RanksAsked(msgspec.Struct, frozen=True):
     more: int
 
 
-class AskAnswered(msgspec.Struct, frozen=True):
-    """The scheduler answers that."""
-
-    key: Key
-    given: int
-    waits: bool
-
-
 class Replied(msgspec.Struct, frozen=True):
     """The reply to a question of the core's."""
 
@@ -171,7 +163,6 @@ Input = (
     | CommandWanted
     | RanksAdapted
     | RanksAsked
-    | AskAnswered
     | Replied
     | TimerDue
 )

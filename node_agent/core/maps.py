@@ -12,7 +12,7 @@ from node_agent.core import inputs as happened
 from node_agent.core.attempt import Attempt
 from node_agent.core.memory import Memory
 from node_agent.core.reshaping import opened
-from node_agent.core.works import Refusal, Steps, Unable, asked
+from node_agent.core.works import Refusal, Steps
 
 
 def adapting(memory: Memory, message: Adapt, attempt: Attempt | None) -> Steps[Offered]:
@@ -26,15 +26,15 @@ def adapting(memory: Memory, message: Adapt, attempt: Attempt | None) -> Steps[O
         adapted(memory, happened.RanksAdapted(attempt.id, changed.claimed))
     words = ", ".join(f"{name} {count}" for name, count in message.map.enabled.items())
     told = "told to its ranks" if joined else "and no rank is here to be told"
-    memory.say("info", f"job {attempt.key}: map {message.map.number} ({words}), {told}")
+    memory.effects.append(fx.Say("info", f"job {attempt.key}: map {message.map.number} ({words}), {told}"))
     return Offered(message.order, joined)
 
 
 def shown(attempt: Attempt, newest: JobMap) -> Steps[bool]:
     """Have a job's ranks here told its map; whether there are any."""
     try:
-        yield from asked(fx.OfferMap(attempt.id, newest))
-    except Unable:
+        yield fx.OfferMap(attempt.id, newest)
+    except Refusal:
         return False
     return True
 
@@ -55,11 +55,11 @@ def adapted(memory: Memory, said: happened.RanksAdapted) -> None:
         return
     if said.number > attempt.adapted:
         memory.keep(attempt, adapted=said.number)
-    memory.tell(Adapted(*said.key, said.number))
+    memory.effects.append(fx.Tell(Adapted(*said.key, said.number)))
 
 
 def ranks_asked(memory: Memory, said: happened.RanksAsked) -> None:
     """A job asks for more or fewer processes."""
     attempt = memory.get(said.key)
     if attempt is not None and attempt.open and said.more:
-        memory.tell(Asked(*said.key, said.more))
+        memory.effects.append(fx.Tell(Asked(*said.key, said.more)))

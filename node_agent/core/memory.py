@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from cosched.model.stall import Stall
-from cosched.wire.messages import Fence, FromAgent
+from cosched.wire.messages import Fence
 from node_agent.core import effects as fx
 from node_agent.core.attempt import Attempt, Key
 from node_agent.core.lease import Lease
@@ -54,14 +54,6 @@ class Memory:
         return changed
 
     def drop(self, key: Key) -> None:
-        """Know nothing of it any more."""
+        """Know nothing of it any more, and keep nothing of it, its output included."""
         self._known.pop(key, None)
         self.effects.append(fx.Drop(key))
-
-    def tell(self, message: FromAgent) -> None:
-        """Have the scheduler told."""
-        self.effects.append(fx.Tell(message))
-
-    def say(self, level: fx.Level, text: str) -> None:
-        """Have a line logged."""
-        self.effects.append(fx.Say(level, text))

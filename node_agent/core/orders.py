@@ -1,7 +1,5 @@
 """The rules of orders: the fence first, then the number, then the deed, then the answer (``wire.messages``)."""
 
-from collections.abc import Callable
-
 from cosched.wire.messages import (
     Adapt,
     Discard,
@@ -18,12 +16,13 @@ from cosched.wire.messages import (
 )
 from node_agent.core import effects as fx
 from node_agent.core.attempt import STREAMS, Answer, Attempt, Key, key_name
-from node_agent.core.fence import Fenced, check_order
-from node_agent.core.groups import SCRIPT, GroupRules
+from node_agent.core.fence import order_problem
+from node_agent.core.groups import SCRIPT, GroupRules, done_if_known
 from node_agent.core.maps import adapting, shown
 from node_agent.core.memory import Memory
+from node_agent.core.replies import Done
 from node_agent.core.reshaping import fitting_grant, opened, renewed, reshaped
-from node_agent.core.works import GUARD_WAIT_US, GuardAway, GuardWait, Refusal, Steps, Unable, asked
+from node_agent.core.works import GuardAway, GuardWait, Refusal, Steps
 
 
 def order_key(order: Order) -> Key:
@@ -34,49 +33,61 @@ def order_key(order: Order) -> Key:
 class OrderRules:
     """Obeys orders, each once. Those of one attempt have to be begun one after another."""
 
-    def __init__(self, memory: Memory, groups: GroupRules, complain: Callable[[str, str], None]) -> None:
+    def __init__(self, memory: Memory, groups: GroupRules) -> None:
         self._memory = memory
         self._groups = groups
-        self._complain = complain
 
     def obey(self, message: Order) -> Steps[None]:
         """Obey one order and tell the scheduler what came of it."""
-        answer = yield from self._answered(message)
+        memory, order = self._memory, message.order
+        attempt = memory.get(order_key(message))
+        answer: FromAgent | None
+        if problem := order_problem(memory.fence, message.fence):
+            memory.effects.append(fx.Complain("fenced", problem))
+            answer = Refused(order, "fenced", problem)
+        elif attempt is not None and attempt.cluster_id not in ("", message.fence.cluster_id):
+            answer = Refused(order, "busy", f"job {attempt.key} of the cluster before is still here")
+        elif attempt is not None and order.n <= attempt.last_order:
+            answer = self._again(attempt, message)
+        else:
+            answer = yield from self._do(message, attempt)
+            self._record(message, answer)
         if answer is not None:
-            self._memory.tell(answer)
+            memory.effects.append(fx.Tell(answer))
 
-    def _answered(self, message: Order) -> Steps[FromAgent | None]:
-        order = message.order
-        try:
-            check_order(self._memory.fence, message.fence)
-        except Fenced as error:
-            self._complain("fenced", str(error))
-            return Refused(order, "fenced", str(error))
-        attempt = self._memory.get(order_key(message))
-        if attempt is not None and attempt.cluster_id not in ("", message.fence.cluster_id):
-            return Refused(order, "busy", f"job {attempt.key} of the cluster before is still here")
-        if attempt is not None and order.n <= attempt.last_order:
-            return self._again(attempt, message)
-        answer = yield from self._done(message)
-        self._record(message, answer)
-        return answer
-
-    def _done(self, message: Order) -> Steps[Answer | None]:
+    def _do(self, message: Order, attempt: Attempt | None) -> Steps[Answer | None]:
         """The answer to an order that is new, also where it could not be obeyed."""
         try:
-            return (yield from self._do(message, self._memory.get(order_key(message))))
+            match message:
+                case Prepare():
+                    return (yield from self._prepare(message, attempt))
+                case Run():
+                    return (yield from self._run(message, attempt))
+                case Resize():
+                    return (yield from reshaped(self._memory, message, attempt))
+                case Adapt():
+                    return (yield from adapting(self._memory, message, attempt))
+                case Kill():
+                    yield from self._kill(message, attempt)
+                case Forget():
+                    if attempt is not None and not attempt.forgotten:
+                        yield from self._groups.forget(attempt.id)
+                case Discard():
+                    yield from self._discard(message, attempt)
         except Refusal as error:
-            code, words = error.code, str(error)
-        except (GuardAway, Unable) as error:
-            code, words = "failed", str(error)
+            return (yield from self._refused(message, error))
+        return None
+
+    def _refused(self, message: Order, error: Refusal) -> Steps[Refused]:
+        code = "failed" if isinstance(error, GuardAway) else error.code
         if code == "failed":
             try:
-                yield from asked(fx.LookForDescriptors())
-            except Unable:
+                yield fx.LookForDescriptors()
+            except Refusal:
                 code = "busy"  # it passes: nobody's node is at fault
         name = f"job {key_name(*order_key(message))}"
-        self._memory.say("warn", f"{name}: {type(message).__name__} refused: {words}")
-        return Refused(message.order, code, words)
+        self._memory.effects.append(fx.Say("warn", f"{name}: {type(message).__name__} refused: {error}"))
+        return Refused(message.order, code, str(error))
 
     def _again(self, attempt: Attempt, message: Order) -> FromAgent | None:
         """What was answered to an order that was obeyed before."""
@@ -86,7 +97,7 @@ class OrderRules:
             return answer
         if isinstance(message, Forget | Discard):
             return None
-        self._complain("stale", f"order {message.order}, after {attempt.last_order}")
+        self._memory.effects.append(fx.Complain("stale", f"order {message.order}, after {attempt.last_order}"))
         return Refused(message.order, "stale", f"order {attempt.last_order} was obeyed already")
 
     def _record(self, message: Order, answer: Answer | None) -> None:
@@ -104,26 +115,6 @@ class OrderRules:
             resize_order = n
         self._memory.keep(attempt, last_order=n, answers=answers, resize_order=resize_order)
 
-    def _do(self, message: Order, attempt: Attempt | None) -> Steps[Answer | None]:
-        if isinstance(message, Prepare):
-            return (yield from self._prepare(message, attempt))
-        if isinstance(message, Run):
-            return (yield from self._run(message, attempt))
-        if isinstance(message, Resize):
-            return (yield from reshaped(self._memory, message, attempt))
-        if isinstance(message, Adapt):
-            return (yield from adapting(self._memory, message, attempt))
-        if isinstance(message, Kill):
-            yield from self._kill(message, attempt)
-        elif isinstance(message, Forget):
-            if attempt is not None and not attempt.forgotten:
-                yield from self._groups.forget(attempt.id)
-        elif isinstance(message, Discard):
-            yield from self._discard(message, attempt)
-        else:
-            raise Refusal("unknown", f"no such order: {type(message).__name__}")
-        return None
-
     def _prepare(self, message: Prepare, attempt: Attempt | None) -> Steps[Answer]:
         key, memory = order_key(message), self._memory
         if attempt is not None and not attempt.found:
@@ -131,14 +122,14 @@ class OrderRules:
         yield from fitting_grant(memory.node, message, message.user)
         memory.making_ready.add(key)
         try:
-            yield from asked(GuardWait(GUARD_WAIT_US))
-            yield from asked(fx.MakeReady(key, message.peers))
+            yield GuardWait()
+            yield fx.MakeReady(key, message.peers)
             made = memory.get(key) or memory.new(key, message.fence.cluster_id)
             made = memory.change(made, cluster_id=message.fence.cluster_id)
             try:
                 asleep = message.map is not None and not message.map.enabled.get(memory.node)
                 yield from self._group_prepared(fx.PrepareGroup(key, message, asleep))
-            except (GuardAway, Refusal, Unable):
+            except Refusal:
                 memory.effects.append(fx.RemoveFiles(key))
                 raise
         finally:
@@ -147,29 +138,29 @@ class OrderRules:
         if message.map is not None:
             yield from shown(made, message.map)
         on = "" if message.cpus is None else f" on {message.cpus} CPUs"
-        memory.say("info", f"job {made.key}: prepared for {message.user}, {message.tasks} tasks{on} here")
+        memory.effects.append(
+            fx.Say("info", f"job {made.key}: prepared for {message.user}, {message.tasks} tasks{on} here")
+        )
         return Prepared(message.order)
 
     def _group_prepared(self, request: fx.PrepareGroup) -> Steps[None]:
         """Have the guard prepare a group; once more, when it is back, where it has gone before it answered."""
         try:
-            yield from asked(request)
+            yield request
         except GuardAway as error:
             yield from self._guard_back(request.key, error)
-            try:
-                yield from asked(fx.ForgetGroup(request.key))  # what there is of it may be half made
-            except Refusal as refusal:
-                if refusal.code != "unknown":
-                    raise
+            yield from done_if_known(fx.ForgetGroup(request.key))  # what there is of it may be half made
             attempt = self._memory.get(request.key)
             if attempt is None or attempt.asked_kill_us is not None:
                 raise Refusal("stale", f"job {key_name(*request.key)} was ended while it was being prepared") from None
-            yield from asked(request)
+            yield request
 
     def _guard_back(self, key: Key, error: GuardAway) -> Steps[None]:
         """Wait for a guard that has gone before it answered."""
-        self._memory.say("warn", f"job {key_name(*key)}: its launch goes on when the guard is back: {error}")
-        yield from asked(GuardWait(GUARD_WAIT_US))
+        self._memory.effects.append(
+            fx.Say("warn", f"job {key_name(*key)}: its launch goes on when the guard is back: {error}")
+        )
+        yield GuardWait()
 
     def _script_started(self, request: fx.Spawn) -> Steps[int]:
         """Have the guard start the script; its process.
@@ -178,18 +169,18 @@ class OrderRules:
         process is not known), or it is asked once more.
         """
         try:
-            done = yield from asked(request)
+            done: Done = yield request
         except GuardAway as error:
             yield from self._guard_back(request.key, error)
             attempt, _ = opened(self._memory.get(request.key))
             if attempt.ran:
                 return 0
-            done = yield from asked(request)
+            done = yield request
         return done.pid
 
     def _run(self, message: Run, attempt: Attempt | None) -> Steps[Answer]:
         memory, attempt, prepare = self._memory, *opened(attempt)
-        yield from asked(GuardWait(GUARD_WAIT_US))
+        yield GuardWait()
         attempt, prepare = opened(memory.get(attempt.id) or attempt)
         if attempt.ran:  # obeyed just before this agent was killed: never twice
             return Started(message.order, 0)
@@ -207,7 +198,9 @@ class OrderRules:
         )
         pid = yield from self._script_started(spawn)
         memory.change(memory.get(attempt.id) or attempt, ran=True)
-        memory.say("info", f"job {attempt.key}: its script runs" + (f" as process {pid}" if pid else ""))
+        memory.effects.append(
+            fx.Say("info", f"job {attempt.key}: its script runs" + (f" as process {pid}" if pid else ""))
+        )
         return Started(message.order, pid)
 
     def _kill(self, message: Kill, attempt: Attempt | None) -> Steps[None]:
@@ -215,17 +208,16 @@ class OrderRules:
             made = self._memory.new(order_key(message), message.fence.cluster_id)
             yield from self._groups.never_here(made)
         elif attempt.ended:
-            self._memory.tell(attempt.ended)
+            self._memory.effects.append(fx.Tell(attempt.ended))
         else:
             try:
                 yield from self._groups.kill(attempt, message.grace_us)
             except GuardAway as error:
-                self._memory.say("warn", f"job {attempt.key} will be killed when the guard is back: {error}")
+                self._memory.effects.append(
+                    fx.Say("warn", f"job {attempt.key} will be killed when the guard is back: {error}")
+                )
 
     def _discard(self, message: Discard, attempt: Attempt | None) -> Steps[None]:
-        if attempt is None:
-            self._memory.effects.append(fx.RemoveOutput(order_key(message)))
-            return
-        if not attempt.forgotten:
+        if attempt is not None and not attempt.forgotten:
             yield from self._groups.forget(attempt.id)
-        self._groups.discard(attempt.id)
+        self._memory.drop(order_key(message))

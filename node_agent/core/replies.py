@@ -1,38 +1,29 @@
 """What comes back for a question of the core, from the guard or about the node."""
 
+from typing import Final
+
 import msgspec
 
 from cosched.wire.grant import Grant
 
+#: The code of what the guard was asked while it was not there, or did not answer before it went: done or not.
+AWAY: Final = "away"
+
 
 class Done(msgspec.Struct, frozen=True):
-    """It was done. ``pid`` is that of a command that was started."""
+    """It was done. ``pid``: of a command that was started; ``cpus``: by the node's numbers, those of a resized group.
+
+    No CPUs: all that parallel work may use.
+    """
 
     pid: int = 0
-
-
-class GroupResized(msgspec.Struct, frozen=True):
-    """The guard has given a job these CPUs, by the node's numbers; none: all that parallel work may use."""
-
-    cpus: tuple[int, ...]
+    cpus: tuple[int, ...] = ()
 
 
 class Declined(msgspec.Struct, frozen=True):
-    """The guard does not do it; ``code`` as in ``wire.messages.Refused``."""
+    """It was not done; ``code`` as in ``wire.messages.Refused``, or :data:`AWAY`."""
 
     code: str
-    message: str
-
-
-class NoGuard(msgspec.Struct, frozen=True):
-    """The guard is not there, or has gone before it answered: nobody knows whether it was done."""
-
-    message: str
-
-
-class Failed(msgspec.Struct, frozen=True):
-    """It could not be done, or could not even be asked."""
-
     message: str
 
 
@@ -48,4 +39,4 @@ class ErrorTail(msgspec.Struct, frozen=True):
     data: bytes
 
 
-Reply = Done | GroupResized | Declined | NoGuard | Failed | GrantRead | ErrorTail
+Reply = Done | Declined | GrantRead | ErrorTail

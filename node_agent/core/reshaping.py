@@ -11,21 +11,22 @@ from cosched.wire.messages import Prepare, Prepared, Resize, Resized
 from node_agent.core import effects as fx
 from node_agent.core.attempt import Attempt
 from node_agent.core.memory import Memory
-from node_agent.core.works import GUARD_WAIT_US, GuardWait, Refusal, Steps, asked, grant_read, resized
+from node_agent.core.replies import Done, GrantRead
+from node_agent.core.works import GuardWait, Refusal, Steps
 
 
-def opened(attempt: Attempt | None) -> tuple[Attempt, Prepare]:
+def opened(attempt: Attempt | None, name: str = "the job") -> tuple[Attempt, Prepare]:
     """An attempt in which something may begin or change, with what it was prepared for. Raises :class:`Refusal`."""
     if attempt is None or attempt.prepare is None:
-        raise Refusal("unknown", "the job was not prepared here")
+        raise Refusal("unknown", f"{name} was not prepared here")
     if not attempt.open:
         raise Refusal("stale", f"job {attempt.key} is being killed")
     return attempt, attempt.prepare
 
 
 def fitting_grant(node: str, message: Prepare | Resize, user: str) -> Steps[Grant]:
-    """The grant of an order, if it is the scheduler's and goes with it. Raises :class:`Refusal`, :class:`Unable`."""
-    read = yield from grant_read(message.grant)
+    """The grant of an order, if it is the scheduler's and goes with it. Raises :class:`Refusal`."""
+    read: GrantRead = yield fx.ReadGrant(message.grant)
     if problem := misfit(read.grant, message, user, node):
         raise Refusal("failed", problem)
     return read.grant
@@ -39,7 +40,7 @@ def renewed(memory: Memory, message: Prepare, attempt: Attempt) -> Steps[Prepare
     yield from _told(memory, message, attempt.prepare)
     attempt, _ = opened(memory.get(attempt.id))
     memory.change(attempt, prepare=message)
-    memory.say("info", f"job {attempt.key}: prepared anew, for {_names(message)}")
+    memory.effects.append(fx.Say("info", f"job {attempt.key}: prepared anew, for {_names(message)}"))
     return Prepared(message.order)
 
 
@@ -47,18 +48,20 @@ def reshaped(memory: Memory, message: Resize, attempt: Attempt | None) -> Steps[
     """Another share of this node, and other nodes: all of it, or nothing."""
     attempt, prepare = opened(attempt)
     yield from _newer(memory, message, prepare)
-    yield from asked(GuardWait(GUARD_WAIT_US))
+    yield GuardWait()
     attempt, prepare = opened(memory.get(attempt.id))
     yield from _told(memory, message, prepare)
-    share = (message.tasks, message.cpus, message.asleep)
-    cpus = yield from resized(fx.ResizeGroup(attempt.id, message.order.n, *share))
+    done: Done = yield fx.ResizeGroup(attempt.id, message.order.n, message.tasks, message.cpus, message.asleep)
     attempt, prepare = opened(memory.get(attempt.id))
-    tasks, cpus_now, _ = share
-    changed = msgspec.structs.replace(prepare, tasks=tasks, cpus=cpus_now, peers=message.peers, grant=message.grant)
+    changed = msgspec.structs.replace(
+        prepare, tasks=message.tasks, cpus=message.cpus, peers=message.peers, grant=message.grant
+    )
     memory.change(attempt, prepare=changed, asleep=message.asleep)
-    where = f"CPUs {', '.join(map(str, cpus))}" if cpus else "no CPU" if message.cpus == 0 else "all CPUs"
-    memory.say("info", f"job {attempt.key}: {message.tasks} tasks on {where} here, of {_names(message)}")
-    return Resized(message.order, cpus)
+    where = f"CPUs {', '.join(map(str, done.cpus))}" if done.cpus else "no CPU" if message.cpus == 0 else "all CPUs"
+    memory.effects.append(
+        fx.Say("info", f"job {attempt.key}: {message.tasks} tasks on {where} here, of {_names(message)}")
+    )
+    return Resized(message.order, done.cpus)
 
 
 def misfit(grant: Grant, message: Prepare | Resize, user: str, node: str) -> str:
@@ -79,16 +82,16 @@ def misfit(grant: Grant, message: Prepare | Resize, user: str, node: str) -> str
 def _newer(memory: Memory, message: Prepare | Resize, prepare: Prepare) -> Steps[None]:
     """Refuse a grant that is older than what is kept."""
     grant = yield from fitting_grant(memory.node, message, prepare.user)
-    kept = (yield from grant_read(prepare.grant)).grant
-    if grant.age < kept.age:
-        words = f"a grant of epoch {grant.epoch}, serial {grant.serial}; here is {kept.epoch}, {kept.serial}"
-        raise Refusal("stale", words)
+    kept: GrantRead = yield fx.ReadGrant(prepare.grant)
+    if grant.age < kept.grant.age:
+        here = f"{kept.grant.epoch}, {kept.grant.serial}"
+        raise Refusal("stale", f"a grant of epoch {grant.epoch}, serial {grant.serial}; here is {here}")
 
 
 def _told(memory: Memory, message: Prepare | Resize, prepare: Prepare) -> Steps[None]:
     """Have the files written that tell a job its nodes, where they are others."""
     if message.peers != prepare.peers:
-        yield from asked(fx.MakeReady((message.order.job_id, message.order.attempt), message.peers))
+        yield fx.MakeReady((message.order.job_id, message.order.attempt), message.peers)
 
 
 def _same_apart_from_nodes(first: Prepare, second: Prepare) -> bool:

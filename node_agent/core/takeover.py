@@ -3,10 +3,11 @@
 import contextlib
 from typing import Final
 
+from node_agent.core import effects as fx
 from node_agent.core.attempt import Attempt, Key
 from node_agent.core.groups import GroupRules
 from node_agent.core.memory import Memory
-from node_agent.core.works import GuardAway, Pause, Refusal, Steps, Unable, Work, Works
+from node_agent.core.works import Pause, Refusal, Steps, Works
 
 _SWEEP_US: Final = 500_000
 
@@ -18,7 +19,6 @@ class TakeOver:
         self._memory = memory
         self._groups = groups
         self._works = works
-        self._work: Work | None = None
         self._left: dict[Key, str] = {}  # whose they were: a number may come again, of another cluster
 
     def begin(self, cluster_id: str) -> None:
@@ -27,16 +27,15 @@ class TakeOver:
         if left.items() <= self._left.items():
             return  # nothing, or it goes on already
         what = f"cluster {cluster_id} has taken this node over" if cluster_id else "this node was removed"
-        self._memory.say("warn", f"{what}: what there is of the last cluster's jobs is ended")
-        if self._left and self._work is not None:
-            self._works.stop(self._work)
-        self._left = left
-        self._work = self._works.begin(self._steps())
+        self._memory.effects.append(fx.Say("warn", f"{what}: what there is of the last cluster's jobs is ended"))
+        begun, self._left = bool(self._left), left
+        if not begun:
+            self._works.begin(self._steps())
 
     def _steps(self) -> Steps[None]:
         while self._left:
             for key in sorted(self._left):
-                with contextlib.suppress(GuardAway, Refusal, Unable):  # tried again at the next sweep
+                with contextlib.suppress(Refusal):  # tried again at the next sweep
                     yield from self._give_up(key)
             if self._left:
                 yield Pause(_SWEEP_US)
@@ -53,9 +52,9 @@ class TakeOver:
                 yield from self._groups.forget(key)
                 attempt = self._still_there(key)
         if attempt is not None:
-            self._groups.discard(key)
-        del self._left[key]
+            self._memory.drop(key)
+        self._left.pop(key, None)
 
     def _still_there(self, key: Key) -> Attempt | None:
         attempt = self._memory.get(key)
-        return attempt if attempt is not None and attempt.cluster_id == self._left[key] else None
+        return attempt if attempt is not None and attempt.cluster_id == self._left.get(key) else None

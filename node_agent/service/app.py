@@ -122,6 +122,7 @@ class Agent:
             self.complaints,
             self.revocations,
             UserSurveys(self.groups.guard).answer,
+            self.channel.answer,
         )
 
         self.sleep_watch = SleepWatch(self.desk, self.link.beat_now)

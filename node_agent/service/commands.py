@@ -20,7 +20,7 @@ from cosched.linux.descriptors import short_of_descriptors
 from cosched.model.quantities import Bytes
 from cosched.wire.stream import MAX_PIECE, Frames, Kind, frame
 from node_agent.core.attempt import Attempt
-from node_agent.guard.client import GuardGone, GuardRefused
+from node_agent.core.replies import AWAY, Declined
 from node_agent.service.groups import Groups
 
 _log = logging.getLogger("cosched.agent")
@@ -112,18 +112,17 @@ class Commands:
         try:
             async with asyncio.timeout(_GUARD_WAIT_S):
                 await guard.ready.wait()
-            await self._groups.start_command(attempt.id, argv, wanted.id)
-            return True
+            reply = await self._groups.start_command(attempt.id, argv, wanted.id)
         except TimeoutError:
             raise CannotRun(f"the node's guard is not there: {guard.problem}") from None
-        except GuardGone as error:  # it may or may not have begun: whoever is first under that name is the one
-            _log.warning("job %s: a command is asked for again: %s", attempt.key, error)
-        except GuardRefused as error:
-            if error.code != "busy":
-                raise CannotRun(str(error)) from None
+        if not isinstance(reply, Declined):
+            return True
+        if reply.code == AWAY:  # it may or may not have begun: whoever is first under that name is the one
+            _log.warning("job %s: a command is asked for again: %s", attempt.key, reply.message)
+        elif reply.code == "busy":
             await asyncio.sleep(_LOOK_S)
-        except ValueError as error:
-            raise CannotRun(str(error)) from None
+        else:
+            raise CannotRun(reply.message)
         return False
 
     async def _connected(self, attempt: Attempt, name: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

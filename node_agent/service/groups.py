@@ -24,9 +24,9 @@ from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.agent import AgentCore
 from node_agent.core.attempt import Key
-from node_agent.core.replies import Declined, Done, ErrorTail, Failed, GrantRead, GroupResized, NoGuard, Reply
+from node_agent.core.replies import AWAY, Declined, Done, ErrorTail, GrantRead, Reply
 from node_agent.guard import requests
-from node_agent.guard.client import GuardGone, GuardRefused, Message
+from node_agent.guard.client import GuardGone, Message
 from node_agent.service.attempts import AttemptFiles
 from node_agent.service.complaints import Complaints
 from node_agent.service.desk_watch import now_us
@@ -120,21 +120,16 @@ class Groups:
         attempt = self.core.get(*key)
         return self.environment.uid(attempt) if attempt is not None and attempt.open else None
 
-    async def start_command(self, key: Key, argv: Sequence[str], stream: str) -> None:
-        """Have a command started in an attempt's group. Raises GuardGone, GuardRefused, ValueError."""
+    async def start_command(self, key: Key, argv: Sequence[str], stream: str) -> Reply:
+        """Have a command started in an attempt's group; what became of it."""
         number = next(self._numbers)
-        answer = self._commands[number] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._commands[number] = answer
         try:
             self.hand_in(happened.CommandWanted(number, key, tuple(argv), stream))
-            reply = await answer
+            return await answer
         finally:
             del self._commands[number]
-        if isinstance(reply, Declined):
-            raise GuardRefused(reply.code, reply.message)
-        if isinstance(reply, NoGuard):
-            raise GuardGone(reply.message)
-        if isinstance(reply, Failed):
-            raise ValueError(reply.message)
 
     def _on_event(self, message: Message) -> None:
         kind = message.get("event")
@@ -206,14 +201,11 @@ class Groups:
                 self._records.keep(attempt)
             case fx.Drop(key):
                 self._records.drop(key)
+                self._spool.remove(*key)
             case fx.RemoveFiles(key):
                 self._files.remove(*key)
                 self.environment.forget(key)
                 self.channel.forget(key)
-            case fx.AnswerRanks(key, given, waits):
-                self.channel.answer(key, given, waits)
-            case fx.RemoveOutput(key):
-                self._spool.remove(*key)
             case fx.KeepFence(fence):
                 self._epochs.keep(fence)
                 self._happened.append(happened.FenceKept(fence))
@@ -232,9 +224,9 @@ class Groups:
             with self._requests.made(request) as (made, descriptors):
                 self.guard.send(made, descriptors, answered)
         except GuardGone as error:
-            self._happened.append(happened.Replied(number, NoGuard(str(error))))
+            self._happened.append(happened.Replied(number, Declined(AWAY, str(error))))
         except (OSError, ValueError) as error:
-            self._happened.append(happened.Replied(number, Failed(str(error))))
+            self._happened.append(happened.Replied(number, Declined("failed", str(error))))
 
     def _reply(self, question: fx.NodeQuestion) -> Reply:
         try:
@@ -252,18 +244,16 @@ class Groups:
                     if not (problem := self._disk.problem()):
                         self._files.write(*key, peers)
         except (BadInput, OSError, ValueError) as error:
-            return Failed(str(error))
-        return Failed(problem) if problem else Done()
+            problem = str(error)
+        return Declined("failed", problem) if problem else Done()
 
 
 def _reply_of(found: Message | GuardGone) -> Reply:
     if isinstance(found, GuardGone):
-        return NoGuard(str(found))
+        return Declined(AWAY, str(found))
     if "error" in found:
         return Declined(str(found["error"]), str(found.get("message", "")))
-    if "cpus" in found:
-        return GroupResized(tuple(int(cpu) for cpu in found["cpus"]))
-    return Done(int(found.get("pid", 0)))
+    return Done(int(found.get("pid", 0)), tuple(map(int, found.get("cpus", ()))))
 
 
 def _group(found: dict[str, Any]) -> happened.Group:

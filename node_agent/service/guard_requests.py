@@ -23,11 +23,46 @@ class Requests:
         descriptors: list[int] = []
         try:
             if isinstance(request, fx.Spawn):
-                if request.script is not None:
-                    self._open(request, request.script, descriptors)
-                yield self._spawn(request), descriptors
+                if request.script is not None:  # standard input, output, error, and the script
+                    descriptors.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+                    for stream, elsewhere in (("stdout", request.output), ("stderr", request.error)):
+                        if elsewhere is None:
+                            descriptors.append(self._spool.open(*request.key, stream))
+                        else:
+                            descriptors.append(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC))
+                    descriptors.append(_script(request.script))
+                yield (
+                    requests.Spawn(
+                        *request.key,
+                        request.n,
+                        request.argv,
+                        self._environment.of(request.key, request.prepare),
+                        request.prepare.directory,
+                        request.script is not None,
+                        request.output,
+                        request.error,
+                        request.stream,
+                    ),
+                    descriptors,
+                )
             elif isinstance(request, fx.PrepareGroup):
-                yield _prepare(request), descriptors
+                order = request.prepare
+                yield (
+                    requests.Prepare(
+                        *request.key,
+                        order.user,
+                        order.directory,
+                        order.tasks,
+                        order.memory_bytes,
+                        order.limit_us,
+                        order.grace_us,
+                        order.umask,
+                        order.cpus,
+                        request.asleep,
+                        order.uid,
+                    ),
+                    descriptors,
+                )
             elif isinstance(request, fx.ResizeGroup):
                 yield requests.Resize(*request.key, request.n, request.tasks, request.cpus, request.asleep), descriptors
             elif isinstance(request, fx.KillGroup):
@@ -37,48 +72,6 @@ class Requests:
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-
-    def _open(self, request: fx.Spawn, script: bytes, descriptors: list[int]) -> None:
-        """Standard input, output, error, and the script."""
-        descriptors.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-        for stream, elsewhere in (("stdout", request.output), ("stderr", request.error)):
-            if elsewhere is None:
-                descriptors.append(self._spool.open(*request.key, stream))
-            else:
-                descriptors.append(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC))
-        descriptors.append(_script(script))
-
-    def _spawn(self, request: fx.Spawn) -> requests.Spawn:
-        return requests.Spawn(
-            job=request.key[0],
-            attempt=request.key[1],
-            n=request.n,
-            argv=request.argv,
-            env=self._environment.of(request.key, request.prepare),
-            cwd=request.prepare.directory,
-            script=request.script is not None,
-            output=request.output,
-            error=request.error,
-            stream=request.stream,
-        )
-
-
-def _prepare(request: fx.PrepareGroup) -> requests.Prepare:
-    order = request.prepare
-    return requests.Prepare(
-        job=request.key[0],
-        attempt=request.key[1],
-        user=order.user,
-        directory=order.directory,
-        tasks=order.tasks,
-        memory_bytes=order.memory_bytes,
-        limit_us=order.limit_us,
-        grace_us=order.grace_us,
-        umask=order.umask,
-        cpus=order.cpus,
-        asleep=request.asleep,
-        uid=order.uid,
-    )
 
 
 def _script(text: bytes) -> int:

@@ -46,6 +46,7 @@ from cosched.wire.messages import (
 )
 from cosched.wire.sequence import Numbering, OutOfTurn, Turn, checked_session
 from node_agent.core import inputs as happened
+from node_agent.core.attempt import Key
 from node_agent.service.complaints import Complaints
 from node_agent.service.coscheduler import Coscheduler
 from node_agent.service.desk_watch import Desk, now_us
@@ -100,8 +101,12 @@ class Link:
         complaints: Complaints,
         revocations: Revocations,
         survey: Callable[[Survey], Awaitable[Surveyed]],
+        answer_ranks: Callable[[Key, int, bool], None],
     ) -> None:
-        """``output`` and ``survey`` answer what has nothing to do with orders. Raises :class:`BadInput`."""
+        """``answer_ranks`` passes on answers to jobs; ``output`` and ``survey`` have nothing to do with orders.
+
+        Raises :class:`BadInput`.
+        """
         if urlsplit(url).scheme != "wss" or not urlsplit(url).hostname:
             raise BadInput("scheduler.url", f"found {url!r}", "wss://HOST:PORT/v1/agent")
         self._url, self._identity = url, identity
@@ -113,7 +118,7 @@ class Link:
         self._hung_up = ""  # why the link that there is now is of no use
         self._coscheduler = coscheduler
         self._complain = complaints
-        self._revocations, self._survey = revocations, survey
+        self._revocations, self._survey, self._answer_ranks = revocations, survey, answer_ranks
         self._outgoing: asyncio.Queue[FromAgent] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._problem = ""
@@ -307,10 +312,12 @@ class Link:
 
     def _handle(self, message: ToAgent) -> None:
         if isinstance(message, Order):
-            self._obey(message)
+            try:
+                self._shell.hand_in(happened.Ordered(message))
+            except Exception:
+                _log.exception("an order was not obeyed because of a fault of the agent")
         elif isinstance(message, AskAnswered):
-            key = (message.job_id, message.attempt)
-            self._shell.hand_in(happened.AskAnswered(key, message.given, message.waits))
+            self._answer_ranks((message.job_id, message.attempt), message.given, message.waits)
         elif isinstance(message, Turns):
             self._coscheduler.told(message)
         elif isinstance(message, ReadOutput):
@@ -323,12 +330,6 @@ class Link:
             self._not_wanted(message)
         else:
             self._complain("message", f"{type(message).__name__} after the welcome")
-
-    def _obey(self, order: Order) -> None:
-        try:
-            self._shell.hand_in(happened.Ordered(order))
-        except Exception:
-            _log.exception("an order was not obeyed because of a fault of the agent")
 
     async def _tell_survey(self, message: Survey) -> None:
         self.tell(await self._survey(message))

@@ -11,7 +11,7 @@ from cosched.wire import messages as wire
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.guard_model import KILLED, GuardModel
-from node_agent.core.replies import Declined, Done, NoGuard
+from node_agent.core.replies import AWAY, Declined, Done
 
 
 @pytest.fixture(name="world")
@@ -429,7 +429,7 @@ def test_an_attempt_is_forgotten_only_when_nothing_runs(world: World) -> None:
     assert world.heard == []
 
 
-@pytest.mark.parametrize(("asked", "reply"), [(0, NoGuard("the guard has gone")), (1, Done(4712))])
+@pytest.mark.parametrize(("asked", "reply"), [(0, Declined(AWAY, "the guard has gone")), (1, Done(4712))])
 def test_commands_beside_the_script(world: World, asked: int, reply: Any) -> None:
     want = happened.CommandWanted(1, KEY, ("sh",), "x")
     world.hand_in(want)

@@ -18,12 +18,16 @@ from cosched.wire import messages as wire
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.agent import AgentCore
-from node_agent.core.fence import Fenced, check_order
+from node_agent.core.fence import order_problem
 from node_agent.service.fence import EpochFile
 
 
 def fence(epoch: int, instance: str = "x", cluster_id: str = CLUSTER) -> wire.Fence:
     return wire.Fence(cluster_id, epoch, instance)
+
+
+class Fenced(Exception):
+    """The origin is not obeyed."""
 
 
 class Obeyed:
@@ -46,7 +50,8 @@ class Obeyed:
 
     def check(self, by: wire.Fence) -> None:
         """Raises Fenced where an order would be refused."""
-        check_order(self.core.fence, by)
+        if problem := order_problem(self.core.fence, by):
+            raise Fenced(problem)
 
 
 def test_the_highest_epoch_is_on_disk_before_it_is_obeyed(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import pytest
 from kit.agent_world import FENCE, KEY, NODE, World, order, prepare, started
 
 from cosched.wire import messages as wire
-from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 
 
@@ -122,9 +121,7 @@ def test_a_map_that_nobody_gave_is_not_adopted(world: World, number: int) -> Non
     assert world.complaints == {"channel": 2}
 
 
-def test_what_a_job_asks_for_and_its_answer_are_passed_on(world: World) -> None:
+def test_request_of_a_job_is_passed_on(world: World) -> None:
     started(world)
     world.hand_in(happened.RanksAsked(KEY, -2))
     assert world.heard[-1] == wire.Asked(*KEY, -2)
-    world.hand_in(happened.AskAnswered(KEY, -2, False))
-    assert world.answers == [fx.AnswerRanks(KEY, -2, False)]

@@ -18,7 +18,7 @@ from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.attempt import Key
 from node_agent.core.guard_model import GuardModel
-from node_agent.core.replies import Done, NoGuard, Reply
+from node_agent.core.replies import AWAY, Declined, Done, Reply
 
 #: After so long without a sign of its guard an agent takes it for gone (``node_agent.service.guard``).
 _PATIENCE_US = 7 * S
@@ -159,7 +159,9 @@ class Guard:
         """The agent of now asks; the reply comes later."""
         world, life = self.world, self._agent.life
         if not self.there:
-            world.after(0, lambda: self._agent.hears_guard(happened.Replied(number, NoGuard("it is away")), life))
+            world.after(
+                0, lambda: self._agent.hears_guard(happened.Replied(number, Declined(AWAY, "it is away")), life)
+            )
             return
         delay_us = world.draw_us(100, 2 * MS)
         if world.fault("guard slow"):

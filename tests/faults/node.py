@@ -36,7 +36,7 @@ from node_agent.core import inputs as happened
 from node_agent.core.agent import AgentCore
 from node_agent.core.attempt import Attempt, Key
 from node_agent.core.guard_model import GuardModel
-from node_agent.core.replies import Done, ErrorTail, Failed, GrantRead, Reply
+from node_agent.core.replies import Declined, Done, ErrorTail, GrantRead, Reply
 
 CPUS = 2
 #: From one heartbeat to the next, and from one look at the desk.
@@ -305,9 +305,9 @@ class Node:
                 try:
                     return GrantRead(verified(grant, self._key))
                 except BadInput as error:
-                    return Failed(str(error))
+                    return Declined("failed", str(error))
             case fx.MakeReady() if self.world.fault("disk full"):
-                return Failed("the disk is full")
+                return Declined("failed", "the disk is full")
             case fx.ReadErrorTail():
                 return ErrorTail(b"")
             case fx.OfferMap(key, newest):

@@ -16,7 +16,7 @@ from faults.world import MS, S, World
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.attempt import Attempt, Key
-from node_agent.core.replies import Declined, Done, Failed, Reply
+from node_agent.core.replies import Declined, Done, Reply
 
 if TYPE_CHECKING:
     from faults.node import Node
@@ -57,7 +57,7 @@ class Ranks:
         """The agent shows a map: ranks that are there are told it, and those that come."""
         self._newest[key] = max(number, self._newest.get(key, 0))
         if not self.there(key):
-            return Failed("no rank is here to be told")
+            return Declined("failed", "no rank is here to be told")
         self._adopt(key, number)
         return Done()
 

@@ -16,7 +16,7 @@ from node_agent.core import inputs as happened
 from node_agent.core.agent import AgentCore
 from node_agent.core.attempt import Attempt, Key
 from node_agent.core.guard_model import GuardModel, ModelGroup
-from node_agent.core.replies import Declined, Done, ErrorTail, Failed, GrantRead, NoGuard, Reply
+from node_agent.core.replies import AWAY, Declined, Done, ErrorTail, GrantRead, Reply
 
 NODE, USER, CLUSTER = "a", "root", "c" * 32
 LEASE_US = 1_000_000
@@ -57,7 +57,6 @@ class World:
         self.commands: dict[int, Reply] = {}
         self.files_removed: list[Key] = []
         self.maps: list[fx.OfferMap] = []  # that ranks were told
-        self.answers: list[fx.AnswerRanks] = []
         self.ranks_there = True
         self.connected = self.linked = False
         self.no_room = ""  # why no new work can be taken here
@@ -109,7 +108,7 @@ class World:
     def _carried_out(self, effect: fx.Effect) -> happened.Input | None:
         if isinstance(effect, fx.AskGuard):
             if not self.connected:
-                return happened.Replied(effect.number, NoGuard("no guard"))
+                return happened.Replied(effect.number, Declined(AWAY, "no guard"))
             self.to_guard.append((effect.number, effect.request))
         elif isinstance(effect, fx.AskNode):
             return happened.Replied(effect.number, self._reply(effect.question))
@@ -135,8 +134,6 @@ class World:
                 self.timers[number] = self.now_us + after_us
             case fx.CancelTimer(number):
                 del self.timers[number]
-            case fx.AnswerRanks():
-                self.answers.append(effect)
             case fx.AnswerCommand():
                 self.commands[effect.number] = effect.reply
             case fx.HangUp(reason):
@@ -152,14 +149,14 @@ class World:
             try:
                 return GrantRead(msgspec.msgpack.decode(question.grant, type=Grant))
             except msgspec.DecodeError as error:
-                return Failed(str(error))
+                return Declined("failed", str(error))
         if isinstance(question, fx.MakeReady):
-            return Failed(self.no_room) if self.no_room else Done()
+            return Declined("failed", self.no_room) if self.no_room else Done()
         if isinstance(question, fx.OfferMap):
             self.maps.append(question)
-            return Done() if self.ranks_there else Failed("no rank is here")
+            return Done() if self.ranks_there else Declined("failed", "no rank is here")
         if isinstance(question, fx.LookForDescriptors):
-            return Failed("none is left") if self.no_descriptors else Done()
+            return Declined("failed", "none is left") if self.no_descriptors else Done()
         return ErrorTail(b"the last words")
 
     def tell(self, message: wire.FromAgent) -> None:

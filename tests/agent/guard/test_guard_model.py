@@ -12,7 +12,7 @@ from cosched.wire import messages as wire
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.guard_model import GuardModel
-from node_agent.core.replies import Done, GroupResized
+from node_agent.core.replies import Done
 from node_agent.guard.client import GuardRefused
 
 KEY = (1, 1)
@@ -70,7 +70,7 @@ class Model:
 
     def ask(self, request: fx.GuardRequest) -> str:
         reply = self.guard.ask(request)
-        return "done" if isinstance(reply, Done | GroupResized) else reply.code  # type: ignore[union-attr]
+        return "done" if isinstance(reply, Done) else reply.code  # type: ignore[union-attr]
 
     def pause(self, why: str) -> str:
         self.guard.paused = why

@@ -14,11 +14,10 @@ from typing import Final
 
 import msgspec
 
-from cosched.accounts import owner
-from cosched.durable import sync, sync_all
 from cosched.errors import BadInput
 from cosched.identity import answers, tls
-from cosched.identity.names import CA_PEM, GRANT_KEY, Kind, certificate
+from cosched.identity.names import CA_PEM, GRANT_KEY, Kind, certificate, owner
+from cosched.linux.durable import sync, sync_all
 
 _MOST_CHARACTERS: Final = 1 << 16
 

@@ -10,9 +10,9 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.x509.oid import NameOID
 
-from cosched.durable import write_durably
 from cosched.errors import BadInput
 from cosched.identity.names import Kind, certificate
+from cosched.linux.durable import write_durably
 
 
 def asked(kind: Kind, directory: Path) -> Path:

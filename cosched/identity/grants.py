@@ -10,9 +10,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
-from cosched.durable import write_durably
 from cosched.errors import BadInput
 from cosched.identity.names import GRANT_KEY, GRANT_PUB, private
+from cosched.linux.durable import write_durably
 
 #: The new one and the old one.
 MOST_KEYS: Final = 2

@@ -10,9 +10,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple, cast, get_args
 
-from cosched.durable import sync
 from cosched.errors import BadInput
 from cosched.identity.names import ISSUED, Kind
+from cosched.linux.durable import sync
 
 _KINDS: Final = "|".join(get_args(Kind))
 _LINE: Final = re.compile(rf"([0-9a-f]{{1,40}}) ({_KINDS}) (\S+) (\d{{4}}-\d\d-\d\d)")

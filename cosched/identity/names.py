@@ -1,11 +1,12 @@
-"""Kinds of identity, the names they may have, and the files they are in."""
+"""Kinds of identity, the names they may have, the files they are in, and the accounts that these belong to."""
 
+import pwd
 import re
 from pathlib import Path
 from typing import Final, Literal
 
 from cosched.config.hosts import MAX_NODE_NAME, is_host
-from cosched.errors import BadInput
+from cosched.errors import BadInput, Failed
 
 Kind = Literal["scheduler", "node", "user"]
 
@@ -54,3 +55,12 @@ def private(path: Path) -> Path:
     if mode & 0o077:
         raise BadInput(str(path), f"a secret with mode {mode:04o}: others may read it", f"mode 0600 (chmod 600 {path})")
     return path
+
+
+def owner(account: str) -> tuple[int, int]:
+    """The user and the group of an account, to which files are given. Raises :class:`Failed` where there is none."""
+    try:
+        entry = pwd.getpwnam(account)
+    except KeyError:
+        raise Failed(f"there is no account {account} on this machine") from None
+    return entry.pw_uid, entry.pw_gid

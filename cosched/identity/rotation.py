@@ -15,11 +15,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from cosched.durable import sync, write_durably
 from cosched.errors import BadInput
 from cosched.identity.authority import new_authority
 from cosched.identity.grants import forget_older
 from cosched.identity.names import CA_KEY, CA_PEM
+from cosched.linux.durable import sync, write_durably
 
 NEXT_PEM: Final = "next.pem"
 NEXT_KEY: Final = "next.key"

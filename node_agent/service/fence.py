@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from cosched.durable import write_durably
+from cosched.linux.durable import write_durably
 from cosched.wire.messages import Fence
 
 

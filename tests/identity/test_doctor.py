@@ -10,7 +10,7 @@ import pytest
 from kit.service import Agent, Cluster, running
 from kit.waiting import BOUND_S
 
-from cosched.apps.cli.checks import Check, agreement
+from cosched.apps.cli.shared.checks import Check, agreement
 from cosched.wire import messages as wire
 from cosched.wire.api import AccountDoc, NodeSurvey, SurveyDoc
 from space_scheduler.service.link import link

@@ -110,7 +110,7 @@ def test_the_file_is_readable_for_all_and_replaced_whole(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("cosched.durable.os.fsync", full)
+        patched.setattr("cosched.linux.durable.os.fsync", full)
         patched.setattr(authorities.issued, "record", lambda *_: None)
         assert cosched("identity", "sign", "head", "--authority", authority, given=request).status != 0
     assert (authority / "grant.pub").read_bytes() == known

@@ -16,8 +16,8 @@ from kit.waiting import BOUND_S
 
 from cosched.client.client import Client
 from cosched.client.transport import Transport
-from cosched.durable import write_durably
 from cosched.errors import BadInput, Failed
+from cosched.linux.durable import write_durably
 from space_scheduler.service.access import tokens as kept_tokens
 from space_scheduler.service.access.tokens import MOST, NoToken, Tokens
 from space_scheduler.service.api import administration

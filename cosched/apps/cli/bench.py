@@ -15,9 +15,9 @@ from cosched.apps.cli.bench_memory import shown as memory_shown
 from cosched.apps.cli.bench_mixed import mixed
 from cosched.apps.cli.bench_mixed import shown as mixed_shown
 from cosched.apps.cli.bench_model import model
-from cosched.apps.cli.bench_tries import tries_option
-from cosched.apps.cli.service import service
-from cosched.apps.cli.values import seconds_within, some_of, whole_number
+from cosched.apps.cli.shared.bench_tries import tries_option
+from cosched.apps.cli.shared.service import service
+from cosched.apps.cli.shared.values import seconds_within, some_of, whole_number
 from cosched.apps.experiments import testbed
 from cosched.apps.experiments.contract import RUNS as CONTRACT_RUNS
 from cosched.apps.experiments.contract import Measured

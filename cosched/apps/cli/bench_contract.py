@@ -7,9 +7,9 @@ from statistics import median
 
 import click
 
-from cosched.apps.cli.bench_tries import tries_option
-from cosched.apps.cli.service import service
-from cosched.apps.cli.values import seconds_within, some_of, whole_number
+from cosched.apps.cli.shared.bench_tries import tries_option
+from cosched.apps.cli.shared.service import service
+from cosched.apps.cli.shared.values import seconds_within, some_of, whole_number
 from cosched.apps.experiments.contract import (
     CALLS,
     LEAST_TALKING,

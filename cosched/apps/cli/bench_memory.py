@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from cosched.apps.cli.values import seconds_within, whole_number
+from cosched.apps.cli.shared.values import seconds_within, whole_number
 from cosched.apps.experiments.desk_under_load import Desk
 from cosched.apps.experiments.memory import NODE_BYTES, MemoryExperiment, MemoryRun, place, swap_bytes
 from cosched.apps.experiments.memory_results import cells, document, table, verdict

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from cosched.apps.cli.bench_tries import tries_option
-from cosched.apps.cli.service import service
-from cosched.apps.cli.values import seconds_within, some_of, whole_number
+from cosched.apps.cli.shared.bench_tries import tries_option
+from cosched.apps.cli.shared.service import service
+from cosched.apps.cli.shared.values import seconds_within, some_of, whole_number
 from cosched.apps.experiments import testbed
 from cosched.apps.experiments.corun import PLAIN
 from cosched.apps.experiments.matrix import MODES

@@ -7,7 +7,7 @@ from typing import Final
 import click
 import msgspec
 
-from cosched.apps.cli.values import some_of, whole_number
+from cosched.apps.cli.shared.values import some_of, whole_number
 from cosched.apps.experiments import testbed
 from cosched.apps.experiments.model import LEVEL, SHAPES, Ran, Series
 from cosched.apps.experiments.model_results import judged, plot, table, verdict

@@ -7,9 +7,9 @@ from typing import Final
 import click
 import msgspec
 
-from cosched.apps.cli.link_costs import link_costs
-from cosched.apps.cli.service import service
-from cosched.apps.cli.values import seconds_within, some_of, whole_number
+from cosched.apps.cli.shared.link_costs import link_costs
+from cosched.apps.cli.shared.service import service
+from cosched.apps.cli.shared.values import seconds_within, some_of, whole_number
 from cosched.apps.experiments import testbed
 from cosched.apps.experiments.calibrate import (
     CLASSES,

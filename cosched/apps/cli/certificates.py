@@ -6,8 +6,8 @@ from typing import Final, cast
 import click
 import msgspec
 
-from cosched.apps.cli.service import echo_json, json_option, service
-from cosched.apps.cli.values import one_of
+from cosched.apps.cli.shared.service import echo_json, json_option, service
+from cosched.apps.cli.shared.values import one_of
 from cosched.client.find import connect
 from cosched.errors import BadInput, Failed
 from cosched.identity.issued import Listed, read

@@ -9,11 +9,19 @@ import click
 import msgspec
 import numpy as np
 
-from cosched.apps.cli import readings, show
-from cosched.apps.cli.options import experiment as make_experiment
-from cosched.apps.cli.options import settings
-from cosched.apps.cli.outputs import GROUPINGS, check_directory, expected_of, inputs_of, repeated, repetition, write_all
-from cosched.apps.cli.progress import Progress
+from cosched.apps.cli.shared import readings, show
+from cosched.apps.cli.shared.options import experiment as make_experiment
+from cosched.apps.cli.shared.options import settings
+from cosched.apps.cli.shared.outputs import (
+    GROUPINGS,
+    check_directory,
+    expected_of,
+    inputs_of,
+    repeated,
+    repetition,
+    write_all,
+)
+from cosched.apps.cli.shared.progress import Progress
 from cosched.apps.replicate.pool import Call, carry_out
 from cosched.config.experiment import Experiment
 from cosched.errors import BadInput

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import click
 
-from cosched.apps.cli.service import because, echo_json, job_arguments, json_option, service
+from cosched.apps.cli.shared.service import because, echo_json, job_arguments, json_option, service
 from cosched.client.client import Client
 from cosched.client.find import connect
 from cosched.errors import BadInput, Failed, NoAnswer

@@ -11,8 +11,8 @@ from typing import Final, Literal
 import click
 
 import cosched
-from cosched.apps.cli.checks import Check, agreement, clock_level, expiry
-from cosched.apps.cli.service import ago, echo_json, json_option, lasting, service, stalls, this_user
+from cosched.apps.cli.shared.checks import Check, agreement, clock_level, expiry
+from cosched.apps.cli.shared.service import ago, echo_json, json_option, lasting, service, stalls, this_user
 from cosched.client import places
 from cosched.client.client import Client
 from cosched.client.find import connect

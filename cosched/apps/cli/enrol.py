@@ -7,8 +7,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from cosched.apps.cli.service import echo_json, json_option, service
-from cosched.apps.cli.values import absolute_path, one_of, toml_table, whole_number
+from cosched.apps.cli.shared.service import echo_json, json_option, service
+from cosched.apps.cli.shared.values import absolute_path, one_of, toml_table, whole_number
 from cosched.client.client import Client
 from cosched.client.find import connect
 from cosched.config.cluster import load_cluster

@@ -2,7 +2,7 @@
 
 import click
 
-from cosched.apps.cli.service import (
+from cosched.apps.cli.shared.service import (
     echo_json,
     in_components,
     job_argument,

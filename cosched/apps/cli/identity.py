@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from cosched.apps.cli.certificates import list_command, revoke_command
-from cosched.apps.cli.values import one_of
+from cosched.apps.cli.shared.values import one_of
 from cosched.errors import BadInput
 from cosched.identity.names import Kind
 

@@ -10,8 +10,8 @@ from typing import Final
 import click
 
 from cosched.apps.cli.enrol import nodes_of
-from cosched.apps.cli.service import echo_json, json_option
-from cosched.apps.cli.values import whole_number
+from cosched.apps.cli.shared.service import echo_json, json_option
+from cosched.apps.cli.shared.values import whole_number
 from cosched.config.cluster import load_cluster
 from cosched.config.hosts import check_spellings, is_host
 from cosched.config.node import load_node

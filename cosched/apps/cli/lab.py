@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from cosched.apps.cli.page import show
-from cosched.apps.cli.values import one_of
+from cosched.apps.cli.shared.values import one_of
 from cosched.apps.lab.commands import CannotRun, Command, at_terminal, attached, terminal_size
 from cosched.apps.lab.lab import DEFAULT_NAME, Lab, standing, status, take_down
 from cosched.apps.lab.plan import HEAD

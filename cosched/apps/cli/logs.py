@@ -7,8 +7,8 @@ from typing import Final
 
 import click
 
-from cosched.apps.cli.following import Patient
-from cosched.apps.cli.service import ended, job_argument, service
+from cosched.apps.cli.shared.following import Patient
+from cosched.apps.cli.shared.service import ended, job_argument, service
 from cosched.client.client import Client, Stream
 from cosched.client.find import connect
 from cosched.errors import BadInput, Failed
@@ -72,7 +72,7 @@ def _copy(client: Client, job: JobDoc, stream: Stream, *, follow: bool) -> None:
 
 
 def _as_json(client: Client, job_id: int, stream: Stream) -> int:
-    from cosched.apps.cli.service import echo_json  # noqa: PLC0415
+    from cosched.apps.cli.shared.service import echo_json  # noqa: PLC0415
 
     data, final = bytearray(), False
     while True:

@@ -15,8 +15,8 @@ from typing import Any, Final
 import click
 
 import cosched
-from cosched.apps.cli.extras import advice
-from cosched.apps.cli.foreign import no_command, no_switch
+from cosched.apps.cli.shared.extras import advice
+from cosched.apps.cli.shared.foreign import no_command, no_switch
 from cosched.apps.lab.interrupt import like_ctrl_c
 from cosched.errors import BadInput, Failed, nearest
 
@@ -34,7 +34,7 @@ _SECTIONS: Final = {
         "submit": ("submit:command", "Submit a job script."),
         "wait": ("wait:command", "Wait until jobs have ended."),
         "queue": ("queue:queue_command", "List the jobs that run and wait."),
-        "show": ("show_job:command", "Show a job: state, reason, nodes, times, history, failure."),
+        "show": ("show:command", "Show a job: state, reason, nodes, times, history, failure."),
         "explain": ("explain:command", "Explain why a job is in the state it is in."),
         "page": ("page:command", "Show the cluster in a browser."),
         "logs": ("logs:command", "Print a job's output."),

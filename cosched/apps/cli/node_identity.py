@@ -8,8 +8,8 @@ from typing import BinaryIO
 import click
 
 from cosched.apps.cli.enrol import known_address
-from cosched.apps.cli.service import echo_json, json_option, service
-from cosched.apps.cli.values import absolute_path
+from cosched.apps.cli.shared.service import echo_json, json_option, service
+from cosched.apps.cli.shared.values import absolute_path
 from cosched.client.find import connect
 from cosched.config.node import load_node
 from cosched.config.units import size_bytes

@@ -2,11 +2,11 @@
 
 import click
 
-from cosched.apps.cli.checks import expiry
 from cosched.apps.cli.enrol import add_command, remove_command, renew_command
 from cosched.apps.cli.node_identity import accept_command, admit_command, request_command, sign_command
 from cosched.apps.cli.render import render_command
-from cosched.apps.cli.service import ago, echo_json, json_option, service, stalls, wide_option
+from cosched.apps.cli.shared.checks import expiry
+from cosched.apps.cli.shared.service import ago, echo_json, json_option, service, stalls, wide_option
 from cosched.client.find import connect
 from cosched.config.units import memory_text
 from cosched.model.node import Presence

@@ -4,7 +4,7 @@ import threading
 
 import click
 
-from cosched.apps.cli.service import service
+from cosched.apps.cli.shared.service import service
 from cosched.client.client import Client
 from cosched.client.find import connect
 from cosched.client.page import page_of

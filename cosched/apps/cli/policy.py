@@ -2,7 +2,7 @@
 
 import click
 
-from cosched.apps.cli.service import echo_json, json_option, service
+from cosched.apps.cli.shared.service import echo_json, json_option, service
 from cosched.client.find import connect
 from cosched.wire.api import PolicyRequest
 

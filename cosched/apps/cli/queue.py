@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from cosched.apps.cli.service import (
+from cosched.apps.cli.shared.service import (
     because,
     clock,
     echo_json,
@@ -20,7 +20,7 @@ from cosched.apps.cli.service import (
     wide_option,
     with_present_reason,
 )
-from cosched.apps.cli.values import whole_number
+from cosched.apps.cli.shared.values import whole_number
 from cosched.client.find import connect
 from cosched.model.job import JobState
 from cosched.wire.api import JobDoc

@@ -7,8 +7,8 @@ from typing import Any, Final
 import click
 import yaml
 
-from cosched.apps.cli.service import echo_json, json_option
-from cosched.apps.cli.values import absolute_path, one_of, toml_table, whole_number
+from cosched.apps.cli.shared.service import echo_json, json_option
+from cosched.apps.cli.shared.values import absolute_path, one_of, toml_table, whole_number
 from cosched.apps.enrol.laying import write
 from cosched.config.cluster import cluster_config
 from cosched.config.load import plain

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from cosched.apps.cli.outputs import check_directory
-from cosched.apps.cli.progress import Progress
+from cosched.apps.cli.shared.outputs import check_directory
+from cosched.apps.cli.shared.progress import Progress
 from cosched.apps.experiments import cisne_real, reshaped_real
 from cosched.apps.replicate import result as results
 from cosched.apps.replicate.papers import Request, replicate

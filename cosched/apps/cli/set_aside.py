@@ -2,7 +2,7 @@
 
 import click
 
-from cosched.apps.cli.service import clock, echo_json, json_option, service, wide_option
+from cosched.apps.cli.shared.service import clock, echo_json, json_option, service, wide_option
 from cosched.client.find import connect
 
 

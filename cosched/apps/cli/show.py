@@ -1,116 +1,185 @@
-"""The tables that several verbs print."""
+"""``cosched show``: everything about one job, a failure's story above all."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
 
-from cosched.config.experiment import Experiment
-from cosched.metrics.summary import BatchMeans, Group, Summary
-from cosched.model.time import humanised, us
-from cosched.report.table import Table
-from cosched.workload.rules import Workload
-from space_scheduler.plugins import resolve
-from space_scheduler.policy.interface import traits_of
+import click
+
+from cosched.apps.cli.shared.service import (
+    because,
+    echo_json,
+    ended,
+    held,
+    in_components,
+    job_argument,
+    json_option,
+    lasting,
+    limits,
+    local,
+    outcome,
+    pauses,
+    places,
+    service,
+    sizes,
+    stalls,
+    with_present_reason,
+)
+from cosched.client.find import connect
+from cosched.config.units import memory_text
+from cosched.model.job import JobState
+from cosched.wire.api import ASKED, JobDoc, ShapeDoc, ShareDoc, Unit
+
+#: A unit -> a value of it for people.
+_PEOPLE: Final[dict[Unit, Callable[[Any], str]]] = {"time": lasting, "size": memory_text}
+_KINDS = {"cpu": "computes", "comm": "communicates"}
 
 
-def policy_label(experiment: Experiment, name: str | None) -> str:
-    """What a policy is called in tables and file names: its name, and what was changed about it."""
-    parts = [name] if name else []
-    parts += [part for part in (experiment.order, experiment.select) if part]
-    return " ".join(parts)
+@click.command("show")
+@job_argument
+@service
+@json_option
+def command(job_id: int, as_json: bool, server: str | None, lab: str | None) -> None:
+    """Show a job: where it is or how it ended and why, its times, its output, the steps of its life.
+
+    --json prints the document of the API: job_id, state, reason, nodes, history and more (docs/guide/api.md).
+
+    \b
+    Example: cosched show 12
+    """
+    with connect(server, lab) as client:
+        job = with_present_reason(client, client.job(job_id))
+        divided = bool(job.nodes and in_components(job.shape)) and not as_json
+        clusters = {node.name: node.cluster for node in client.nodes()} if divided else {}
+    if as_json:
+        echo_json(job)
+        return
+    click.echo("\n".join(_story(job, clusters)))
 
 
-def without_nodes(experiment: Experiment) -> list[str]:
-    """What to say of policies that choose nodes where processors are counted: there they cannot."""
-    names = [name for name in experiment.policies if traits_of(resolve(name, experiment.order)).place]
-    if experiment.site is not None or experiment.clusters or not names:
-        return []
-    return [
-        f"{', '.join(names)}: processors are counted here, so no nodes are chosen and none are shared; "
-        "--site FILE gives the machine nodes"
+def _story(job: JobDoc, clusters: Mapping[str, str]) -> list[str]:
+    """Lines for people. ``clusters`` has those of the nodes of a job of components."""
+    name = f" ({job.name})" if job.name else ""
+    lines = [f"job {job.job_id}{name} of {job.user}: {outcome(job)}"]
+    if job.failure:
+        lines += _failure(job)
+    facts = [
+        ("why", because(job.reason)),
+        ("paused", "; ".join(each.removeprefix("paused ") for each in pauses(job.paused))),
+        ("slowed", "; ".join(limits(job.limited)) or ("a node of it is limited" if job.slowed else "")),
+        ("stalled", "; ".join(stalls(job.stalled))),
+        ("promised", f"starts by {local(job.promised_start)}" if job.promised_start else ""),
+        ("asked for", _asked(job)),
+        ("shape", _shape(job.shape)),
+        ("runs as", held(job) if job.state == JobState.RUNNING else ""),
+        ("nodes", _places(job, clusters)),
+        ("submitted", local(job.submit_time)),
+        ("started", f"{local(job.start_time)}, waited {lasting(job.wait_s)}" if job.start_time else ""),
+        ("waited", lasting(job.wait_s) if not job.start_time else ""),
+        ("ended", _ended(job)),
+        ("running for", lasting(job.run_s) if job.start_time and not ended(job) else ""),
+        ("measured", _measured(job)),
+        ("note", "; ".join(job.notes)),
+        ("directory", job.directory),
+        ("output", _output(job.output, job, "")),
+        ("error output", _output(job.error, job, " --stderr")),
     ]
-
-
-def summaries(by_policy: dict[str, Summary], load: Workload, notes: Iterable[str] = ()) -> Table:
-    """The measures of one or more policies over one workload, a row each, with what the reader left out."""
-    table = Table(
-        f"{load.name}: {len(load)} jobs on {load.procs_total} processors ({load.procs_total_from})",
-        (
-            "policy",
-            "mean wait",
-            "median wait",
-            "95 % wait",
-            "mean execution",
-            "mean turnaround",
-            "bounded slowdown",
-            "utilisation",
-            "makespan",
-            "backfilled",
-        ),
-    )
-    for name, summary in by_policy.items():
-        table.add(
-            name,
-            humanised(us(summary.mean_wait_s)),
-            humanised(us(summary.median_wait_s)),
-            humanised(us(summary.p95_wait_s)),
-            humanised(us(summary.mean_execution_s)),
-            humanised(us(summary.mean_response_s)),
-            summary.mean_bounded_slowdown,
-            f"{summary.utilization:.4f}",
-            humanised(us(summary.makespan_s)),
-            f"{summary.backfilled_ratio:.1%}",
-        )
-    table.notes.append("bounded slowdown: mean over jobs of max(1, turnaround / max(time alone, 10 s))")
-    table.notes += counts(load.skipped, load.adjusted)
-    table.notes += notes
-    if load.provider:
-        table.notes.append(f"log provided by {load.provider} through the Parallel Workloads Archive")
-    return table
-
-
-def counts(skipped: Mapping[str, int], adjusted: Mapping[str, int]) -> list[str]:
-    """What the reader left out, and what it had to interpret, a line each where there is any."""
-    lines = []
-    for what, causes in (("skipped", skipped), ("of note", adjusted)):
-        if causes:
-            lines.append(f"{what}: " + ", ".join(f"{n} {cause.replace('_', ' ')}" for cause, n in causes.items()))
+    lines += [f"  {label:<13} {text}" for label, text in facts if text]
+    if job.history:
+        lines.append("  history")
+    steps = [(each.time, each.state, [because(each.reason), each.note]) for each in job.history]
+    steps += [(each.time, "changed", [because(each.reason)]) for each in job.changes]
+    for at, what, texts in sorted(steps, key=_moment):
+        lines.append(f"    {local(at)}  {what:<13} {'; '.join(filter(None, texts))}".rstrip())
     return lines
 
 
-def intervals(batches: dict[str, BatchMeans], jobs: int) -> Table:
-    """Means with their intervals by batch means, of so many jobs."""
-    table = Table("Means of this one run", ("measure", "mean", "95 % interval", "batches", "correlation of neighbours"))
-    for name, each in batches.items():
-        low, high = each.interval.low, each.interval.high
-        table.add(name, each.interval.mean, f"{low:.4g} … {high:.4g}", each.batches, each.lag_one)
-    table.notes.append("trust an interval where the correlation of neighbouring batches is near 0")
-    count = next((each.batches for each in batches.values()), 1)
-    if left_out := jobs % count:
-        table.notes.append(f"batches are equally long: the first {left_out} of {jobs} jobs are in none of them")
-    return table
+def _moment(step: tuple[str, str, list[str]]) -> datetime:
+    return datetime.fromisoformat(step[0])
 
 
-def groups(what: str, policy: str, rows: list[Group]) -> Table:
-    """Measures by group of jobs."""
-    table = Table(
-        f"{policy}, by {what}",
-        (
-            what,
-            "jobs",
-            "mean wait s",
-            "mean execution s",
-            "mean turnaround s",
-            "bounded slowdown",
-            "processor hours",
+def _failure(job: JobDoc) -> list[str]:
+    assert job.failure is not None
+    failure = job.failure
+    rank = f"rank {failure.rank}" if failure.rank is not None else ""
+    where = " on ".join(part for part in (rank, failure.node or "") if part)
+    lines = [f"  {'failure':<13} {f'{where}: ' if where else ''}{failure.message}"]
+    if failure.tail:
+        lines.append("  last lines of its error output:")
+        lines += [f"    | {line}" for line in failure.tail]
+    return lines
+
+
+def _asked(job: JobDoc) -> str:
+    parts = [
+        f"{job.tasks} task{'s' if job.tasks > 1 else ''}{_of_sizes(job.shape)}",
+        in_components(job.shape),
+        *(
+            each.shown.format(_PEOPLE.get(each.unit, str)(getattr(job, name)))
+            for name, each in ASKED
+            if each.shown and getattr(job, name)
         ),
+    ]
+    if job.kind:
+        how = " (measured when it ran before)" if job.kind_from == "measured" else ""
+        parts.append(f"mostly {_KINDS.get(job.kind, job.kind)}{how}")
+    return ", ".join(filter(None, parts))
+
+
+def _of_sizes(shape: ShapeDoc | None) -> str:
+    """What else a job could have."""
+    asks = f", and may ask for {shape.evolve} more or fewer" if shape is not None and shape.evolve else ""
+    if shape is None or not (others := sizes(shape)):
+        return asks
+    return f" of {others}{' at any time' if shape.malleable else ' when it starts'}{asks}"
+
+
+def _places(job: JobDoc, clusters: Mapping[str, str]) -> str:
+    """Its nodes, by cluster where it has components."""
+    found: dict[str, list[ShareDoc]] = {}
+    for share in job.nodes:
+        found.setdefault(clusters.get(share.name, ""), []).append(share)
+    return "; ".join(f"{cluster}: {places(shares)}" if cluster else places(shares) for cluster, shares in found.items())
+
+
+def _shape(shape: ShapeDoc | None) -> str:
+    """What it says of folding, and what the service makes of its shape."""
+    if shape is None:
+        return ""
+    folds = {None: "", True: "may be folded", False: "may not be folded"}
+    said = f"of the class {shape.job_class}" if shape.job_class else ""
+    return "; ".join(filter(None, (", ".join(filter(None, (said, folds[shape.fold]))), shape.note)))
+
+
+def _measured(job: JobDoc) -> str:
+    """What agents saw of its processes."""
+    effort = job.effort
+    if effort is None or not effort.orientation:
+        return ""
+    told = f"{_KINDS[effort.orientation]}: {effort.communication:.0%} of its time was communication"
+    if not effort.arrivals_per_s:
+        return told
+    came = memory_text(round(effort.received_bytes_per_s))
+    return f"{told}, {effort.arrivals_per_s:.0f} TCP segments with {came} came in a second"
+
+
+def _ended(job: JobDoc) -> str:
+    if not job.end_time:
+        return ""
+    parts = [local(job.end_time)]
+    if job.start_time:
+        parts.append(f"ran {lasting(job.run_s)}")
+    if job.cpu_s is not None:
+        parts.append(f"used {lasting(job.cpu_s)} of CPU")
+    parts.append(f"{lasting(job.turnaround_s)} after its submission" if job.turnaround_s is not None else "")
+    return ", ".join(part for part in parts if part)
+
+
+def _output(path: str | None, job: JobDoc, option: str) -> str:
+    if path:
+        return f"{path} on {job.nodes[0].name}" if job.nodes else path
+    return (
+        f"cosched logs{option} {job.job_id}"
+        if job.start_time or job.state not in (JobState.QUEUED, JobState.WAITING)
+        else ""
     )
-    for row in rows:
-        table.add(
-            row.group,
-            row.jobs,
-            row.mean_wait_s,
-            row.mean_execution_s,
-            row.mean_response_s,
-            row.mean_bounded_slowdown,
-            row.processor_hours,
-        )
-    return table

@@ -8,10 +8,10 @@ from typing import Any
 import click
 import msgspec
 
-from cosched.apps.cli import readings, show
-from cosched.apps.cli.options import experiment as make_experiment
-from cosched.apps.cli.options import settings
-from cosched.apps.cli.outputs import (
+from cosched.apps.cli.shared import readings, show
+from cosched.apps.cli.shared.options import experiment as make_experiment
+from cosched.apps.cli.shared.options import settings
+from cosched.apps.cli.shared.outputs import (
     GROUPINGS,
     EventLog,
     check_directory,
@@ -22,7 +22,7 @@ from cosched.apps.cli.outputs import (
     repetition,
     write_all,
 )
-from cosched.apps.cli.progress import Progress
+from cosched.apps.cli.shared.progress import Progress
 from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
 from cosched.metrics.summary import grouped, summarise, with_intervals

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import click
 
-from cosched.apps.cli.following import tell, to_end
-from cosched.apps.cli.foreign import directives, time_meant
-from cosched.apps.cli.job_environment import directory, environment, missing_place, utf8
-from cosched.apps.cli.job_script import merged, read
-from cosched.apps.cli.service import echo_json, exit_status, json_option, lasting, outcome, service
-from cosched.apps.cli.values import one_of, whole_number
+from cosched.apps.cli.shared.following import tell, to_end
+from cosched.apps.cli.shared.foreign import directives, time_meant
+from cosched.apps.cli.shared.job_environment import directory, environment, missing_place, utf8
+from cosched.apps.cli.shared.job_script import merged, read
+from cosched.apps.cli.shared.service import echo_json, exit_status, json_option, lasting, outcome, service
+from cosched.apps.cli.shared.values import one_of, whole_number
 from cosched.client.client import Client
 from cosched.client.find import connect
 from cosched.client.places import own_umask

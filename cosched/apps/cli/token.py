@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from cosched.apps.cli.service import echo_json, json_option, local, service
+from cosched.apps.cli.shared.service import echo_json, json_option, local, service
 from cosched.client.find import connect
 from cosched.config.units import duration_us
 from cosched.errors import BadInput

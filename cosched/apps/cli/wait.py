@@ -2,8 +2,8 @@
 
 import click
 
-from cosched.apps.cli.following import to_end
-from cosched.apps.cli.service import echo_json, exit_status, job_arguments, json_option, outcome, service
+from cosched.apps.cli.shared.following import to_end
+from cosched.apps.cli.shared.service import echo_json, exit_status, job_arguments, json_option, outcome, service
 from cosched.client.find import connect
 
 

@@ -7,10 +7,10 @@ import click
 import msgspec
 import numpy as np
 
-from cosched.apps.cli import show
-from cosched.apps.cli.options import experiment as make_experiment
-from cosched.apps.cli.options import settings
-from cosched.apps.cli.outputs import check_targets
+from cosched.apps.cli.shared import show
+from cosched.apps.cli.shared.options import experiment as make_experiment
+from cosched.apps.cli.shared.options import settings
+from cosched.apps.cli.shared.outputs import check_targets
 from cosched.apps.cli.workload_play import play
 from cosched.errors import BadInput
 from cosched.model.time import humanised, us

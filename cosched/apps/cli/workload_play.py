@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from cosched.apps.cli.job_environment import directory, environment, utf8
-from cosched.apps.cli.outputs import check_targets
-from cosched.apps.cli.progress import Progress
-from cosched.apps.cli.service import echo_json, json_option, service
-from cosched.apps.cli.values import one_of, whole_number
+from cosched.apps.cli.shared.job_environment import directory, environment, utf8
+from cosched.apps.cli.shared.outputs import check_targets
+from cosched.apps.cli.shared.progress import Progress
+from cosched.apps.cli.shared.service import echo_json, json_option, service
+from cosched.apps.cli.shared.values import one_of, whole_number
 from cosched.apps.play import play_manifest, prediction, results, session
 from cosched.apps.play.play_log import PlayLog
 from cosched.apps.play.player import Player

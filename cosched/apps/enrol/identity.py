@@ -13,14 +13,13 @@ from typing import Any, Final
 
 import msgspec
 
-from cosched.accounts import owner
 from cosched.apps.enrol import laying
-from cosched.durable import sync, sync_all
 from cosched.errors import BadInput
-from cosched.identity.names import CA_PEM, GRANT_PUB, certificate, checked_name
+from cosched.identity.names import CA_PEM, GRANT_PUB, certificate, checked_name, owner
 from cosched.install.layout import ROOT, Layout
 from cosched.install.roles import node_identity
 from cosched.linux import files
+from cosched.linux.durable import sync, sync_all
 
 _FRESH: Final = "identity.new"
 _BEFORE: Final = "identity.old"

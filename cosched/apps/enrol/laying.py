@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from cosched.accounts import owner
 from cosched.errors import Failed
+from cosched.identity.names import owner
 from cosched.install import notices
 from cosched.install.layout import SYSUSERS, TMPFILES, UNITS, File, Installation
 

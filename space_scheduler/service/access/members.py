@@ -18,9 +18,9 @@ from typing import Final, TypeVar, get_args
 
 import msgspec
 
-from cosched.durable import write_durably
 from cosched.errors import BadInput, Failed, NeedsRepair
 from cosched.identity.names import Kind
+from cosched.linux.durable import write_durably
 from space_scheduler.service.journal.forgetting import FORGOTTEN
 
 #: A certificate's serial number in hexadecimal, as :func:`cosched.identity.tls.serial_of` gives it.

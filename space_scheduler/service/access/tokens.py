@@ -17,8 +17,8 @@ from typing import Final
 
 import msgspec
 
-from cosched.durable import write_durably
 from cosched.errors import Failed, NeedsRepair
+from cosched.linux.durable import write_durably
 
 _MARK: Final = "cosched"
 _ID_BYTES: Final = 5

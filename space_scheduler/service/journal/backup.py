@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from cosched.durable import sync, write_durably
 from cosched.errors import BadInput, Failed
+from cosched.linux.durable import sync, write_durably
 from space_scheduler.service.journal.copies import write_copy
 from space_scheduler.service.journal.schema import (
     JournalRefused,

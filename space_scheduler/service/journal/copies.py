@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
-from cosched.durable import sync
+from cosched.linux.durable import sync
 
 
 def write_copy(source: sqlite3.Connection, made: Path) -> None:

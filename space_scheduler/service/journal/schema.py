@@ -12,8 +12,8 @@ from typing import ClassVar, Final, NamedTuple
 
 import msgspec
 
-from cosched.durable import sync
 from cosched.errors import Failed, NeedsRepair
+from cosched.linux.durable import sync
 from space_scheduler.service.journal.copies import write_copy
 
 APPLICATION_ID: Final = 0x434F5343  # "COSC"

@@ -14,7 +14,7 @@ from kit.desk_alone import desk_alone
 from kit.desk_socket import desk as at_desk
 
 from cosched.apps.cli.desk import ban_command
-from cosched.apps.cli.desk_words import document, lines
+from cosched.apps.cli.shared.desk_words import document, lines
 from cosched.linux import files, process
 from node_agent.guard.owners_word import DAMAGED as WORD_DAMAGED
 from node_agent.guard.pause import DAMAGED

@@ -285,7 +285,7 @@ NOTICES = ("org.freedesktop.Notifications", "/org/freedesktop/Notifications", "o
 def in_session(guard: RealGuard, bus: Bus) -> "subprocess.Popen[str]":
     """The helper, after one look of another that has told it all."""
     code = (
-        "from pathlib import Path\nfrom cosched.apps.cli.desk_session import Session, follow\n"
+        "from pathlib import Path\nfrom cosched.apps.cli.shared.desk_session import Session, follow\n"
         f"path = Path({str(guard.directory)!r}) / 'run/desk.sock'\n"
         "Session(path, notify=True).look()\n"
         f"Path({str(bus.path)!r} + '.looked').touch()\n"

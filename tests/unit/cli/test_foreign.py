@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from kit.command import Call
 
-from cosched.apps.cli import foreign
+from cosched.apps.cli.shared import foreign
 
 #: A command line -> what its one line of error says.
 TYPED = {

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from kit.command import Call
 
-from cosched.apps.cli.link_costs import RUNS
+from cosched.apps.cli.shared.link_costs import RUNS
 from cosched.apps.experiments.link_cost import ONE_CLUSTER, Crossed
 from cosched.apps.experiments.run_log import RunLog
 from cosched.config.between import read_between

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from kit.command import Call
 
-from cosched.apps.cli.outputs import EventLog
+from cosched.apps.cli.shared.outputs import EventLog
 from cosched.model.time import FOREVER_US
 from cosched.workload import swf
 from cosched.workload.log import Field

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kit.waiting import BOUND_S, wait_for
 
-from cosched.apps.cli.outputs import EventLog
+from cosched.apps.cli.shared.outputs import EventLog
 
 LONG = ("compare", "long.swf", "--policies", "conservative,fpfs,easy", "--jobs", "2")
 GENERATE = ("workload", "generate", "lublin03", "other.swf", "--jobs", "500000")

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from cosched.apps.cli.options import experiment
-from cosched.apps.cli.outputs import inputs_of
+from cosched.apps.cli.shared.options import experiment
+from cosched.apps.cli.shared.outputs import inputs_of
 from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
 from cosched.model.components import Partition

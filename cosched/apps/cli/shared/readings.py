@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from cosched.apps.cli.progress import Progress
+from cosched.apps.cli.shared.progress import Progress
 from cosched.config.experiment import Experiment
 from cosched.metrics.summary import Summary, summarise
 from cosched.workload import catalogue

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from cosched.apps.cli.foreign import no_switch
+from cosched.apps.cli.shared.foreign import no_switch
 from cosched.errors import BadInput
 
 _MAX_BYTES: Final = 1 << 20

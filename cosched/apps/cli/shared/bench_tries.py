@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cosched.apps.cli.values import whole_number
+from cosched.apps.cli.shared.values import whole_number
 from cosched.apps.experiments.interference import TRIES
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import click
 import msgspec
 
-from cosched.apps.cli.foreign import jobs_meant
+from cosched.apps.cli.shared.foreign import jobs_meant
 from cosched.client.client import Client
 from cosched.errors import BadInput
 from cosched.model.job import TERMINAL, JobState

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from cosched.apps.cli import show
+from cosched.apps.cli.shared import show
 from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
 from cosched.metrics.groups import component_labels, size_labels, widest_labels

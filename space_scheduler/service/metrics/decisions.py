@@ -47,12 +47,8 @@ class DecisionSeries:
 
     def collect(self) -> Iterator[Family]:
         """The counts."""
-        events, decided = family(series.EVENTS), family(series.INSTRUCTIONS)
-        for kind, count in self._events.items():
-            events.add_metric([kind], count)
-        for labels, count in self._instructions.items():
-            decided.add_metric(labels, count)
-        yield from (events, decided)
+        yield family(series.EVENTS, (([kind], count) for kind, count in self._events.items()))
+        yield family(series.INSTRUCTIONS, self._instructions.items())
 
 
 def _labels(kind: type[_Counted], why: Why) -> tuple[str, str]:

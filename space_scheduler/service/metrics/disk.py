@@ -5,7 +5,9 @@ A disk that hangs then holds up neither a scrape nor the event loop.
 
 import asyncio
 import os
+import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -25,30 +27,21 @@ class DiskSeries:
     async def watch(self) -> None:
         """Look again and again, for ever."""
         while True:
-            self._found = await asyncio.to_thread(journal_space, self._journal)
+            await asyncio.to_thread(self.look)
             await asyncio.sleep(_EVERY_S)
 
     def look(self) -> None:
-        """Look now."""
-        self._found = journal_space(self._journal)
+        """Look now: what cannot be looked at counts as 0."""
+        taken = free = 0
+        for suffix in ("", "-wal", "-shm"):
+            with suppress(OSError):
+                taken += os.stat(f"{self._journal}{suffix}").st_size
+        with suppress(OSError):
+            free = shutil.disk_usage(self._journal.parent).free
+        self._found = taken, free
 
     def collect(self) -> Iterator[Family]:
         """As it was at the last look."""
         if self._found is not None:
             yield family(series.JOURNAL_BYTES, self._found[0])
             yield family(series.JOURNAL_FREE_BYTES, self._found[1])
-
-
-def journal_space(journal: Path) -> tuple[int, int]:
-    """Bytes that a journal takes with its log, and bytes that are free there; 0 for what cannot be looked at."""
-    taken = 0
-    for suffix in ("", "-wal", "-shm"):
-        try:
-            taken += os.stat(f"{journal}{suffix}").st_size
-        except OSError:
-            continue
-    try:
-        disk = os.statvfs(journal.parent)
-    except OSError:
-        return taken, 0
-    return taken, disk.f_bavail * disk.f_frsize

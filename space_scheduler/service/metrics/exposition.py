@@ -15,7 +15,7 @@ from space_scheduler.service.access.certificates import Certificates
 from space_scheduler.service.journal.records import Committed, View
 from space_scheduler.service.launch.nodes import NodeBook
 from space_scheduler.service.link.link import Link
-from space_scheduler.service.metrics.certificates import CertificateSeries
+from space_scheduler.service.metrics.certificates import expiry
 from space_scheduler.service.metrics.decisions import DecisionSeries
 from space_scheduler.service.metrics.disk import DiskSeries
 from space_scheduler.service.metrics.families import Family
@@ -63,7 +63,7 @@ class Metrics(Collector):
         self.service = ServiceSeries(self._registry, link.refused)
         self.http = HttpSeries(self._registry)
         self.disk = DiskSeries(journal)
-        self._certificates = CertificateSeries(certificates)
+        self._certificates = certificates
         ProcessCollector(registry=self._registry)
         self._registry.register(self)
 
@@ -92,8 +92,9 @@ class Metrics(Collector):
         yield from self._nodes.collect(held)
         yield from self._decisions.collect()
         yield from self.service.collect(view)
-        for part in (self.http, self.disk, self._certificates):
-            yield from part.collect()
+        yield from self.http.collect()
+        yield from self.disk.collect()
+        yield expiry(self._certificates)
 
 
 class _Public(Collector):

@@ -1,33 +1,35 @@
 """Series as ``prometheus_client`` has them."""
 
+from collections.abc import Iterable, Iterator, Sequence
+
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from cosched.monitoring.series import Series
 
-Simple = GaugeMetricFamily | CounterMetricFamily
-Family = Simple | HistogramMetricFamily
+Family = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily
+#: A value with those of its labels, in the series' order.
+Sample = tuple[Sequence[str], float]
 
 
-def family(series: Series, value: float | None = None) -> Simple:
-    """A family of a gauge or counter, to be filled; with a ``value``, the only one of a series without labels."""
+def family(series: Series, values: float | Iterable[Sample]) -> Family:
+    """A family of a gauge or counter with its samples; of a series without labels, with its only value."""
     made = GaugeMetricFamily if series.kind == "gauge" else CounterMetricFamily
-    filled: Simple = made(series.name, series.help, labels=series.label_names)
-    if value is not None:
-        filled.add_metric([], value)
+    filled: GaugeMetricFamily | CounterMetricFamily = made(series.name, series.help, labels=series.label_names)
+    for labels, value in values if isinstance(values, Iterable) else [((), values)]:
+        filled.add_metric(labels, value)
     return filled
 
 
-def add_known(filled: Simple, labels: list[str], value: float) -> None:
-    """Add a value that is below 0 where it cannot be had there."""
-    if value >= 0:
-        filled.add_metric(labels, value)
+def one_of(series: Series, holds: Iterable[tuple[str, str]]) -> Family:
+    """A family of the name and what holds for it, of each: 1 for that value of the last label, 0 for the others."""
+    values = series.labels[-1].values
+    return family(series, (([name, each], int(each == held)) for name, held in holds for each in values))
 
 
-def add_one_of(filled: Simple, series: Series, labels: list[str], holds: str) -> None:
-    """Add 1 for the value of the last label that holds, and 0 for each other one."""
-    for value in series.labels[-1].values:
-        filled.add_metric([*labels, value], int(value == holds))
+def known(samples: Iterable[Sample]) -> Iterator[Sample]:
+    """The samples without those below 0: what cannot be had there."""
+    return (each for each in samples if each[1] >= 0)
 
 
 def histogram(series: Series, registry: CollectorRegistry) -> Histogram:

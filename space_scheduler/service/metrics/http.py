@@ -56,7 +56,4 @@ class HttpSeries:
 
     def collect(self) -> Iterator[Family]:
         """The counts."""
-        answers = family(series.HTTP_REQUESTS)
-        for labels, count in self._answers.items():
-            answers.add_metric(labels, count)
-        yield answers
+        yield family(series.HTTP_REQUESTS, self._answers.items())

@@ -66,28 +66,20 @@ class JobSeries:
 
     def collect(self, view: View, held: Sequence[Allocation], now_us: int) -> Iterator[Family]:
         """What is read at the moment of asking, which is ``now_us``; ``held`` is what jobs hold."""
-        jobs, ended = family(series.JOBS), family(series.JOBS_ENDED)
-        for state in JobState:
-            if state in TERMINAL:
-                ended.add_metric([state.value], view.ended.get(state, 0))
-            else:
-                jobs.add_metric([state.value], view.alive.get(state, 0))
-        yield from (jobs, ended)
-        waiting, kept_back = family(series.JOBS_WAITING), Counter[str]()
+        alive = (([state.value], view.alive.get(state, 0)) for state in JobState if state not in TERMINAL)
+        yield family(series.JOBS, alive)
+        ended = (([state.value], view.ended.get(state, 0)) for state in JobState if state in TERMINAL)
+        yield family(series.JOBS_ENDED, ended)
+        kept_back = Counter[str]()
         for why, count in view.kept_back.items():
             name = why.name.lower()
             kept_back[name if name in series.WAITING_REASONS else series.WAITING_REASONS[-1]] += count
-        for reason in series.WAITING_REASONS:
-            waiting.add_metric([reason], kept_back[reason])
-        yield waiting
+        yield family(series.JOBS_WAITING, (([reason], kept_back[reason]) for reason in series.WAITING_REASONS))
         yield family(series.JOBS_SET_ASIDE, len(view.aside))
         yield family(series.JOB_PROCESSES, sum(each.processes for each in held))
         yield family(series.JOB_PROCS, sum(each.procs for each in held))
         yield family(series.QUEUE_OLDEST_WAIT, oldest_wait_s(view, now_us))
-        used = family(series.USER_CPU)
-        for user, seconds in self._cpu_s.items():
-            used.add_metric([user], seconds)
-        yield used
+        yield family(series.USER_CPU, (([user], used_s) for user, used_s in self._cpu_s.items()))
 
 
 def oldest_wait_s(view: View, now_us: int) -> float:

@@ -31,12 +31,8 @@ class ServiceSeries:
         yield family(series.PROCS_FREE, max(0, view.free_procs))
         yield family(series.PASSES, view.passes)
         yield family(series.RECORD_DIFFERENCES, self.record_differences())
-        refused = family(series.MESSAGES_REFUSED)
-        for kind in series.REFUSED_KINDS:
-            refused.add_metric([kind], self._messages_refused[kind])
-        yield refused
+        refused = (([kind], self._messages_refused[kind]) for kind in series.REFUSED_KINDS)
+        yield family(series.MESSAGES_REFUSED, refused)
         yield family(series.CONNECTIONS_REFUSED, self.refused())
         yield family(series.SLOW_READERS, self.slow_readers())
-        build = family(series.BUILD_INFO)
-        build.add_metric([cosched.__version__], 1)
-        yield build
+        yield family(series.BUILD_INFO, [([cosched.__version__], 1)])

@@ -9,11 +9,11 @@ There are two kinds. :class:`CountedCapacity` counts interchangeable processors;
 then what is free is nothing, and nothing starts there until enough has been given back.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
-from space_scheduler.feasibility import obstacle
+from space_scheduler.feasibility import Room, obstacle
 from space_scheduler.reasons import Reason
 
 
@@ -23,119 +23,6 @@ class Totals(NamedTuple):
     procs_installed: int
     procs_total: int
     free_procs: int
-
-
-class Free(Protocol):
-    """What is free, as a copy to plan with: who can start there, and what is left when it does."""
-
-    @property
-    def free_procs(self) -> int:
-        """How many processors are free."""
-        ...
-
-    def obstacle(self, job: Job) -> Reason | None:
-        """Why the job has no place, with the numbers, or None."""
-        ...
-
-    def placed(self, job: Job) -> Allocation | None:
-        """A place for the job, or None where there is an obstacle."""
-        ...
-
-    def misfit(self, job: Job, allocation: Allocation) -> str | None:
-        """What is wrong with this place for this job, in words, or None."""
-        ...
-
-    def misfit_wider(self, job: Job, old: Allocation, new: Allocation) -> str | None:
-        """What is wrong with this place for a job that holds the old one, in words, or None."""
-        ...
-
-    def lacks(self, job: Job, allocation: Allocation) -> bool:
-        """Whether the job would hold more of some node than is free there, whatever the rules of placing say."""
-        ...
-
-    def take(self, job: Job, allocation: Allocation) -> None:
-        """Take away what a job will hold."""
-        ...
-
-    def give(self, job: Job, allocation: Allocation) -> None:
-        """Give back what a job has held."""
-        ...
-
-
-class Capacity(Protocol):
-    """What a machine has and what is held of it. The totals are plain attributes, read at every pass."""
-
-    procs_installed: int
-    procs_total: int
-    free_procs: int
-
-    def take(self, job: Job, allocation: Allocation) -> None:
-        """A job holds this from now on."""
-        ...
-
-    def change(self, job: Job, old: Allocation, new: Allocation) -> None:
-        """A job that held the old holds the new, in one step."""
-        ...
-
-    def give(self, job: Job, allocation: Allocation) -> None:
-        """A job holds this no more."""
-        ...
-
-    def room(self) -> Free:
-        """What is free; a copy."""
-        ...
-
-    def totals(self) -> Totals:
-        """All three of them, as a value."""
-        ...
-
-    def anew(self) -> "Capacity":
-        """What there is by the same nodes and rules, with nothing held."""
-        ...
-
-
-class CountedCapacity:
-    """Interchangeable processors, counted. ``free_procs`` is negative while drained processors are still held."""
-
-    __slots__ = ("free_procs", "procs_installed", "procs_total")
-
-    def __init__(self, procs: int = 0) -> None:
-        """So many processors."""
-        self.procs_total = self.procs_installed = self.free_procs = procs
-
-    def resize(self, procs: int) -> None:
-        """Processors come into service, or leave it (negative): those that are held, as they are given back."""
-        if self.procs_total + procs < 0:
-            raise ValueError(f"{-procs} processors cannot go: {self.procs_total} are in service")
-        self.procs_total += procs
-        self.procs_installed = max(self.procs_installed, self.procs_total)
-        self.free_procs += procs
-
-    def take(self, job: Job, allocation: Allocation) -> None:
-        """A job holds this from now on."""
-        self.free_procs -= allocation.procs
-
-    def change(self, job: Job, old: Allocation, new: Allocation) -> None:
-        """A job that held the old holds the new, in one step."""
-        self.free_procs += old.procs - new.procs
-
-    def give(self, job: Job, allocation: Allocation) -> None:
-        """A job holds this no more."""
-        self.free_procs += allocation.procs
-
-    def room(self) -> "CountedRoom":
-        """What is free; a copy."""
-        return CountedRoom(self.free_procs)
-
-    def totals(self) -> Totals:
-        """All three of them, as a value."""
-        return Totals(self.procs_installed, self.procs_total, self.free_procs)
-
-    def anew(self) -> "CountedCapacity":
-        """The same processors, none of them held."""
-        made = CountedCapacity(self.procs_total)
-        made.procs_installed = self.procs_installed
-        return made
 
 
 class CountedRoom:
@@ -176,3 +63,43 @@ class CountedRoom:
     def give(self, job: Job, allocation: Allocation) -> None:
         """Give back what a job has held."""
         self.free_procs += allocation.procs
+
+
+#: What is free, as a copy to plan with, of either kind.
+Free = CountedRoom | Room
+
+
+class CountedCapacity(CountedRoom):
+    """Interchangeable processors, counted. ``free_procs`` is negative while drained processors are still held."""
+
+    __slots__ = ("procs_installed", "procs_total")
+
+    def __init__(self, procs: int = 0) -> None:
+        """So many processors."""
+        self.procs_total = self.procs_installed = self.free_procs = procs
+
+    def resize(self, procs: int) -> None:
+        """Processors come into service, or leave it (negative): those that are held, as they are given back."""
+        if self.procs_total + procs < 0:
+            raise ValueError(f"{-procs} processors cannot go: {self.procs_total} are in service")
+        self.procs_total += procs
+        self.procs_installed = max(self.procs_installed, self.procs_total)
+        self.free_procs += procs
+
+    def change(self, job: Job, old: Allocation, new: Allocation) -> None:
+        """A job that held the old holds the new, in one step."""
+        self.free_procs += old.procs - new.procs
+
+    def room(self) -> CountedRoom:
+        """What is free; a copy."""
+        return CountedRoom(self.free_procs)
+
+    def totals(self) -> Totals:
+        """All three of them, as a value."""
+        return Totals(self.procs_installed, self.procs_total, self.free_procs)
+
+    def anew(self) -> "CountedCapacity":
+        """The same processors, none of them held."""
+        made = CountedCapacity(self.procs_total)
+        made.procs_installed = self.procs_installed
+        return made

@@ -7,9 +7,9 @@ from cosched.model.job import Job, JobState
 from cosched.model.width import Range
 from space_scheduler.machine.capacity import Free
 from space_scheduler.machine.holding import Occupying
+from space_scheduler.machine.machine import Machine
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.rules import BadPlan
-from space_scheduler.machine.view import MachineView
 from space_scheduler.policy.interface import (
     Plan,
     PlannedAnswer,
@@ -43,7 +43,7 @@ def in_order(plan: Plan, records: Records) -> Plan:
     return Plan(sorted(plan.changes, key=turn), plan.memory, plan.wake_us, plan.told)
 
 
-def placed(machine: MachineView, plan: Plan) -> Plan:
+def placed(machine: Machine, plan: Plan) -> Plan:
     """The plan, in order, with a place on named nodes for every start: a policy that counts processors names none."""
     if all(change.allocation for change in plan.changes if isinstance(change, PlannedStart)):
         return plan
@@ -63,7 +63,7 @@ def placed(machine: MachineView, plan: Plan) -> Plan:
     return Plan(changes, plan.memory, plan.wake_us, plan.told)
 
 
-def check(machine: MachineView, plan: Plan, queue: JobQueue) -> None:
+def check(machine: Machine, plan: Plan, queue: JobQueue) -> None:
     """Raise :class:`BadPlan` unless all of the plan can be applied, which was made with this queue."""
     changed = _check_changes(machine, plan, queue) if plan.changes else ()
     now_us, waiting = machine.now_us, queue.ids()
@@ -76,7 +76,7 @@ def check(machine: MachineView, plan: Plan, queue: JobQueue) -> None:
         raise BadPlan(f"a wake-up at {plan.wake_us} µs is not after now, {now_us} µs")
 
 
-def _check_changes(machine: MachineView, plan: Plan, queue: JobQueue) -> set[int]:
+def _check_changes(machine: Machine, plan: Plan, queue: JobQueue) -> set[int]:
     """Check them one after the other, on what is left by those before; the jobs that are changed."""
     records, room = machine.jobs.records, machine.capacity.room()
     free_procs = room.free_procs

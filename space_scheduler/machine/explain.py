@@ -7,9 +7,9 @@ from cosched.model.job import Job, JobState
 from cosched.model.time import FOREVER_US
 from space_scheduler.feasibility import Room
 from space_scheduler.machine.holding import Starting
+from space_scheduler.machine.machine import Machine
 from space_scheduler.machine.named_capacity import NamedCapacity, asked_of
 from space_scheduler.machine.record import Record
-from space_scheduler.machine.view import MachineView
 from space_scheduler.on_nodes import Limit
 from space_scheduler.policy import uniform
 from space_scheduler.reasons import Reason, Why
@@ -22,7 +22,7 @@ _NEVER: Final = {
 }
 
 
-def refusal(machine: MachineView, job: Job) -> Reason | None:
+def refusal(machine: Machine, job: Job) -> Reason | None:
     """Why a job could never start here with all nodes empty that ever joined: the limit and its numbers, or None."""
     capacity = machine.capacity
     if job.procs > capacity.procs_installed and (machine.nodes is not None or not machine.rules.awaits_nodes):
@@ -50,7 +50,7 @@ def _never_fits(room: Room, job: Job) -> Reason | None:
     return Reason(Why.MORE_MEMORY_THAN_MACHINE, numbers)
 
 
-def ever_fits(machine: MachineView, job: Job) -> bool:
+def ever_fits(machine: Machine, job: Job) -> bool:
     """Whether a job could start with all nodes empty that ever joined."""
     return machine.nodes is None or machine.nodes.ever_fits(job)
 
@@ -60,7 +60,7 @@ def awaits(record: Record) -> Reason:
     return Reason(Why.AWAITS_PROCESSORS, record.reason.numbers, record.reason.node)
 
 
-def holding_back(machine: MachineView, record: Record) -> list[int]:
+def holding_back(machine: Machine, record: Record) -> list[int]:
     """The jobs that are to give back what this one is to start with or to be given, and have not done so yet."""
     nodes = {share.node for share in record.allocation.nodes}
     return [job_id for job_id, each in machine.jobs.changing.items() if each is not record and _gives_back(each, nodes)]
@@ -72,7 +72,7 @@ def _gives_back(record: Record, nodes: Collection[str] = ()) -> bool:
     return given.procs > 0 and (not nodes or any(share.node in nodes for share in given.nodes))
 
 
-def awaited_by(machine: MachineView, record: Record) -> int | None:
+def awaited_by(machine: Machine, record: Record) -> int | None:
     """The first job that waits for what this one has been told to give back; None: it gives nothing back."""
     if not _gives_back(record):
         return None
@@ -95,7 +95,7 @@ def overdue_numbers(job_id: int, since_us: int) -> dict[str, int]:
     return {"overdue_job": job_id, "since_us": since_us}
 
 
-def _promise(machine: MachineView, record: Record, now_us: int) -> dict[str, int]:
+def _promise(machine: Machine, record: Record, now_us: int) -> dict[str, int]:
     """The numbers of a promise: its time, unless that has passed, and the job that is overdue for the longest time."""
     if record.promise_us in (None, FOREVER_US):
         return {}
@@ -112,7 +112,7 @@ def _promise(machine: MachineView, record: Record, now_us: int) -> dict[str, int
     return numbers
 
 
-def explain(machine: MachineView, record: Record, now_us: int) -> Reason:
+def explain(machine: Machine, record: Record, now_us: int) -> Reason:
     """Why a live job is where it is: what was decided; for a job that waits, what keeps it from starting now."""
     if record.job.id in machine.jobs.aside:
         found = machine.jobs.chain.reason(record.job.id)
@@ -127,11 +127,11 @@ def explain(machine: MachineView, record: Record, now_us: int) -> Reason:
     return _waits(machine, record, now_us)
 
 
-def _waits(machine: MachineView, record: Record, now_us: int) -> Reason:
+def _waits(machine: Machine, record: Record, now_us: int) -> Reason:
     """What keeps a job that is in the queue from starting now."""
     job = record.job
     promise = _promise(machine, record, now_us)
-    if blocked := _obstacle(machine, job, now_us):
+    if blocked := _no_place_on_empty(machine, job, now_us) or machine.capacity.room().obstacle(job):
         told = record.reason.why is Why.NOT_FOLDABLE and blocked.why is Why.NOT_ENOUGH_FREE
         return Reason(Why.NOT_FOLDABLE if told else blocked.why, {**blocked.numbers, **promise}, blocked.node)
     if "promised_us" in promise:
@@ -162,7 +162,7 @@ class OnNode(NamedTuple):
     used_cpu_permille: int
 
 
-def on_nodes(machine: MachineView, job: Job, *, owners: bool = True) -> list[OnNode]:
+def on_nodes(machine: Machine, job: Job, *, owners: bool = True) -> list[OnNode]:
     """Each node in service for a job, in the nodes' order; none where processors are counted.
 
     Uniform's rule of kinds is a limit where Uniform-Hard chooses. Without ``owners``: as if nobody were at any desk, so
@@ -182,12 +182,7 @@ def on_nodes(machine: MachineView, job: Job, *, owners: bool = True) -> list[OnN
     return found
 
 
-def _obstacle(machine: MachineView, job: Job, now_us: int) -> Reason | None:
-    """What keeps a job from starting now, whoever else waits."""
-    return _no_place_on_empty(machine, job, now_us) or machine.capacity.room().obstacle(job)
-
-
-def without_place(machine: MachineView, now_us: int, most: int) -> dict[int, Reason]:
+def without_place(machine: Machine, now_us: int, most: int) -> dict[int, Reason]:
     """Of the first ``most`` jobs of the queue, by number, why the nodes in service, all empty, have no place for them.
 
     What is found is kept by the capacity until nodes or their owners change.
@@ -206,7 +201,7 @@ def without_place(machine: MachineView, now_us: int, most: int) -> dict[int, Rea
     return found
 
 
-def _no_place_on_empty(machine: MachineView, job: Job, now_us: int, empty: Room | None = None) -> Reason | None:
+def _no_place_on_empty(machine: Machine, job: Job, now_us: int, empty: Room | None = None) -> Reason | None:
     """Why the nodes in service have no place for a job even while no job is there (``empty``), or None."""
     if machine.nodes is None:
         away = {"procs": job.procs, "procs_in_service": 0, "machine_procs": 0}

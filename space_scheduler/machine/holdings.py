@@ -172,7 +172,7 @@ def work_left(record: Record, now_us: int) -> Rate:
 def _stand_still(machine: Machine, record: Record, still_us: int) -> None:
     """A job does nothing for so long, counted from its latest change."""
     record.settle(machine.now_us)
-    record.stand_still(machine.now_us + still_us)
+    record.as_of_us = machine.now_us + still_us
     machine.jobs.predict(record, end_us(record.as_of_us, record.left, record.rate_ppm))
 
 

@@ -5,12 +5,12 @@ from cosched.model.job import TERMINAL, Job, JobState
 from space_scheduler.feasibility import Room
 from space_scheduler.machine.capacity import Free
 from space_scheduler.machine.holding import KINDS, NOTHING
+from space_scheduler.machine.machine import Machine
 from space_scheduler.machine.named_capacity import NamedCapacity
 from space_scheduler.machine.rates import Rates
-from space_scheduler.machine.view import MachineView
 
 
-def walk(machine: MachineView) -> None:
+def walk(machine: Machine) -> None:
     """Walk every invariant; AssertionError names the one that is broken."""
     if machine.nodes is not None:
         assert machine.nodes is machine.capacity
@@ -62,7 +62,7 @@ def _sleeps(job: Job, held: Allocation) -> bool:
     return held.procs <= held.processes and (not held.procs or job.width.allows(held.procs))
 
 
-def _walk_rates(machine: MachineView, rates: Rates) -> None:
+def _walk_rates(machine: Machine, rates: Rates) -> None:
     """Rates follow from what jobs hold, or have been told that they are to hold: so they do in a restored machine."""
     kept = rates.occupancy
     follow = kept.anew()
@@ -72,7 +72,7 @@ def _walk_rates(machine: MachineView, rates: Rates) -> None:
     assert kept.jobs == follow.jobs, f"{kept.jobs} go, and {follow.jobs} follow from what they hold"
 
 
-def _walk_nodes(machine: MachineView, capacity: NamedCapacity) -> None:
+def _walk_nodes(machine: Machine, capacity: NamedCapacity) -> None:
     """What the nodes' books say is what the jobs hold; no node in service is over-committed unless it has shrunk."""
     used: dict[str, list[tuple[int, Share, int]]] = {}
     most = machine.rules.max_nodes_per_job

@@ -1,18 +1,16 @@
 """The job book of a machine: every live job's record, who waits in order, and who holds processors until when.
 
-A job's life is one table, :data:`STEPS`: from which state to which a job may go
-(:data:`cosched.model.job.TRANSITIONS`), and what each step moves in the book. A job is in the queue while it is queued,
-in the index of predicted ends while it holds processors, and nowhere when it has ended. Nothing but a step moves it, so
-that queue, ends and records never tell of different lives. A job that a rule of the ``chain`` keeps out of the queue
-waits.
+A job's life is one table, :data:`cosched.model.job.TRANSITIONS`: from which state to which it may go. A
+job is in the queue while it is queued, in the index of predicted ends while it holds processors, and nowhere when it
+has ended. Nothing but a step moves it, so that queue, ends and records never tell of different lives. A job that a rule
+of the ``chain`` keeps out of the queue waits.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterator, Sequence
-from enum import Enum
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
-from cosched.model.job import QUEUED, TERMINAL, TRANSITIONS, WAITING, Job, JobState
+from cosched.model.job import QUEUED, RUNNING, TERMINAL, TRANSITIONS, WAITING, Job, JobState
 from space_scheduler.eligibility.chain import Chain
 from space_scheduler.eligibility.rule import Ended, Rule
 from space_scheduler.machine.events import Event
@@ -102,16 +100,14 @@ class JobBook:
         Raises ``IllegalTransition`` with the job's story, and nothing has changed then.
         """
         was = record.state
-        try:
-            move = STEPS[was][state]
-        except KeyError:
-            raise record.illegal(state, now_us) from None
+        if state not in TRANSITIONS[was]:
+            raise record.illegal(state, now_us)
         record.state = state
         record.story += ((now_us, state),)
         if reason is not None:
             record.decided(reason, now_us, cause)
-        if move is not None:
-            move(self, record)
+        if state is not RUNNING:  # it was starting, and stays where it is
+            self._moved(record, was)
         if self.notes is not None:
             self._note(self.notes, record, was, now_us)
 
@@ -199,67 +195,23 @@ class JobBook:
     def _forget_end(self, record: Record) -> None:
         del self.ends[bisect_left(self.ends, (record.end_us, record.job.id, record.holding.allocation.procs))]
 
-    # what steps move
-
-    def _queue(self, record: Record) -> None:
-        self.queue.add(record.job, record.rank)
-
-    def _leave(self, record: Record) -> None:
-        self.queue.remove(record.job)
-
-    def _requeue(self, record: Record) -> None:
-        self.aside.drop(record.job.id)
-        self.queue.add(record.job, record.rank)
-
-    def _end(self, record: Record) -> None:
-        self.aside.drop(record.job.id)
-        if record.holding.counted:
-            self._forget_end(record)
-        self.changing.pop(record.job.id, None)
-        self._forget(record)
-
-    def _withdraw(self, record: Record) -> None:
-        self.queue.remove(record.job)
-        self._forget(record)
-
-    def _drop(self, record: Record) -> None:
-        self.chain.drop(record.job.id)
-        self._forget(record)
-
-    def _forget(self, record: Record) -> None:
-        del self.records[record.job.id]
-        if self.gates.rules is not None:
-            self.gates.ended[record.job.id] = Ended(record.state, record.story[-1][0])
-
-
-Move = Callable[[JobBook, Record], None]
-
-
-class _Place(Enum):
-    QUEUE = "in the queue"
-    ASIDE = "in the records alone"
-    ENDS = "in the index of ends, if plans count what it holds"
-    GONE = "nowhere"
-
-
-_PLACES: Final = {
-    JobState.QUEUED: _Place.QUEUE,
-    JobState.WAITING: _Place.ASIDE,
-    **dict.fromkeys((JobState.STARTING, JobState.RUNNING, JobState.ENDING), _Place.ENDS),
-    **dict.fromkeys(TERMINAL, _Place.GONE),
-}
-_MOVES: Final[dict[tuple[_Place, _Place], Move | None]] = {
-    (_Place.QUEUE, _Place.ASIDE): JobBook._leave,
-    (_Place.ASIDE, _Place.ASIDE): None,
-    (_Place.QUEUE, _Place.ENDS): JobBook._leave,
-    (_Place.QUEUE, _Place.GONE): JobBook._withdraw,
-    (_Place.ASIDE, _Place.QUEUE): JobBook._queue,
-    (_Place.ASIDE, _Place.GONE): JobBook._drop,
-    (_Place.ENDS, _Place.ENDS): None,
-    (_Place.ENDS, _Place.QUEUE): JobBook._requeue,
-    (_Place.ENDS, _Place.GONE): JobBook._end,
-}
-#: The table of a job's life: every legal step, and what it moves in the book.
-STEPS: Final[dict[JobState, dict[JobState, Move | None]]] = {
-    was: {state: _MOVES[_PLACES[was], _PLACES[state]] for state in to} for was, to in TRANSITIONS.items()
-}
+    def _moved(self, record: Record, was: JobState) -> None:
+        """Have queue, index of ends and records follow a job that was in another state."""
+        job, state = record.job, record.state
+        ended = state in TERMINAL
+        if was is QUEUED:
+            self.queue.remove(job)
+        elif was is WAITING:
+            if ended:
+                self.chain.drop(job.id)
+        elif ended or state is QUEUED:
+            self.aside.drop(job.id)
+        if state is QUEUED:
+            self.queue.add(job, record.rank)
+        if ended:
+            if record.holding.counted:
+                self._forget_end(record)
+            self.changing.pop(job.id, None)
+            del self.records[job.id]
+            if self.gates.rules is not None:
+                self.gates.ended[job.id] = Ended(state, record.story[-1][0])

@@ -9,11 +9,11 @@ from typing import NoReturn
 from cosched.model.job import Job, JobState
 from space_scheduler.eligibility.rule import Rule
 from space_scheduler.feasibility import Place
-from space_scheduler.machine.capacity import Capacity, CountedCapacity
+from space_scheduler.machine.capacity import CountedCapacity
 from space_scheduler.machine.events import AnyEvent, Event
 from space_scheduler.machine.instructions import Kill
 from space_scheduler.machine.jobs import JobBook
-from space_scheduler.machine.named_capacity import NamedCapacity
+from space_scheduler.machine.named_capacity import Capacity, NamedCapacity
 from space_scheduler.machine.programs import Programs
 from space_scheduler.machine.rates import Rates
 from space_scheduler.machine.record import Record
@@ -22,7 +22,7 @@ from space_scheduler.machine.turns import Turns
 from space_scheduler.on_nodes import FIELDS
 from space_scheduler.policy.interface import Changes
 from space_scheduler.policy.order import Order
-from space_scheduler.progress import Rate, Sharing, end_us
+from space_scheduler.progress import Rate, end_us
 from space_scheduler.reasons import Reason, Why
 
 
@@ -83,13 +83,11 @@ class Machine:
     def name_nodes(self) -> NamedCapacity:
         """From now on nodes have names."""
         self.capacity = self.nodes = nodes = NamedCapacity(self.rules, self.place)
-        self.rates = None if self.rules.sharing is None else self._rates(self.rules.sharing)
-        self.turns = None if self.rules.coscheduling is None else Turns(self.rules.coscheduling)
-        return nodes
-
-    def _rates(self, sharing: Sharing) -> Rates:
         rules = self.rules
-        return Rates(sharing, rules.fold_cost_ppm, rules.between, exact=rules.edition >= EDITION)
+        if rules.sharing is not None:
+            self.rates = Rates(rules.sharing, rules.fold_cost_ppm, rules.between, exact=rules.edition >= EDITION)
+        self.turns = None if rules.coscheduling is None else Turns(rules.coscheduling)
+        return nodes
 
     def joinable(self, event: Event) -> NamedCapacity:
         """Its nodes, for the event that one joins: nodes may have names if nothing has been counted so far."""

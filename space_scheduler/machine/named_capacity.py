@@ -10,7 +10,7 @@ from cosched.model.node import Node, Owner
 from cosched.model.width import Shape
 from space_scheduler.clusters import Clusters, crossing_ppm
 from space_scheduler.feasibility import Place, Room
-from space_scheduler.machine.capacity import Totals
+from space_scheduler.machine.capacity import CountedCapacity, Totals
 from space_scheduler.machine.nodes import Member, NodeStatus, UnknownNode, by_number
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.on_nodes import NO_BANS
@@ -42,7 +42,7 @@ class NamedCapacity:
         self.place = place
         self.members: dict[str, Member] = {}
         self.procs_installed = self.procs_total = self.free_procs = 0
-        self.widest = self.version = self._openings = 0
+        self.widest = self.version = self.openings = 0
         #: By user, the nodes whose owners take none of that user's jobs.
         self.bans: Mapping[int, frozenset[str]] = NO_BANS
         self._room: Room | None = None  # what is free, kept up to date until nodes change
@@ -158,7 +158,7 @@ class NamedCapacity:
         self._room = self._installed = None
         self._known_to_fit.clear()
         self.without_place.clear()
-        self._openings += sign * (member.opens_us is not None)
+        self.openings += sign * (member.opens_us is not None)
         self.procs_installed += sign * (member.places + member.held_places)
         self.procs_total += sign * member.places if member.in_service else 0
         self.free_procs += sign * member.free_procs
@@ -240,11 +240,6 @@ class NamedCapacity:
     def status(self) -> list[NodeStatus]:
         """The nodes in their order, with what is used of them and by whom."""
         return [member.status() for member in self]
-
-    @property
-    def has_openings(self) -> bool:
-        """Whether of some node it was told when it is to be resumed."""
-        return self._openings > 0
 
     def opens(self, now_us: int) -> dict[str, int]:
         """When each node is to be resumed that is out of service until a time that is to come, in µs, by name."""
@@ -332,3 +327,7 @@ class NamedCapacity:
             return 0
         clusters = {self.members[share.node].node.cluster for share in allocation.nodes}
         return crossing_ppm(job, clusters, self.rules.between)
+
+
+#: What a machine has, of either kind.
+Capacity = CountedCapacity | NamedCapacity

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from cosched.model.job import TRANSITIONS, JobState
-from cosched.model.node import Owner
 from space_scheduler.machine import events as ev
 from space_scheduler.machine import holdings
 from space_scheduler.machine.holding import Occupying
@@ -20,14 +19,14 @@ from space_scheduler.reasons import Reason, Why
 # processors without names
 
 
-def procs_joined(machine: Machine, event: ev.NodesJoined) -> list[Instruction]:
-    """So many processors more."""
-    return resize(machine, event.procs, event)
-
-
-def procs_drained(machine: Machine, event: ev.NodesDrained) -> list[Instruction]:
-    """So many processors less; those that are held are given back by and by."""
-    return resize(machine, -event.procs, event)
+def resized(machine: Machine, event: ev.NodesJoined | ev.NodesDrained | ev.NodesLost) -> list[Instruction]:
+    """So many processors more, or less: those that are held are given back by and by."""
+    capacity, joined = machine.counted(event), isinstance(event, ev.NodesJoined)
+    if event.procs < 0:
+        raise ValueError(f"a number of processors cannot be negative: {event}")
+    capacity.resize(event.procs if joined else -event.procs)
+    machine.disturbed(Why.CAPACITY_CHANGED, event)
+    return [] if joined else holdings.put_back(machine, event)
 
 
 def procs_lost(machine: Machine, event: ev.NodesLost) -> list[Instruction]:
@@ -38,20 +37,10 @@ def procs_lost(machine: Machine, event: ev.NodesLost) -> list[Instruction]:
             raise record.illegal(JobState.NODE_LOST, machine.now_us)
     if len(set(event.job_ids)) != len(event.job_ids):
         raise ValueError(f"a job is named twice among the lost: {event.job_ids}")
-    instructions = resize(machine, -event.procs, event)
+    instructions = resized(machine, event)
     for job_id in event.job_ids:
         ended(machine, ev.JobEnded(job_id, JobState.NODE_LOST))
     return instructions
-
-
-def resize(machine: Machine, procs: int, event: ev.NodesJoined | ev.NodesDrained | ev.NodesLost) -> list[Instruction]:
-    """The machine's size is another."""
-    capacity = machine.counted(event)
-    if event.procs < 0:
-        raise ValueError(f"a number of processors cannot be negative: {event}")
-    capacity.resize(procs)
-    machine.disturbed(Why.CAPACITY_CHANGED, event)
-    return holdings.put_back(machine, event) if procs < 0 else []
 
 
 # nodes by name
@@ -143,19 +132,11 @@ def clock_seen(machine: Machine, event: ev.ClockSeen) -> list[Instruction]:
 # who is at their desks
 
 
-def owner_came(machine: Machine, event: ev.OwnerCame) -> list[Instruction]:
-    """Somebody is there, or uses another part of the node."""
-    if event.owner.cpu_permille < 0 or event.owner.memory_bytes < 0:
-        raise ValueError(f"an owner cannot use less than nothing: {event.owner}")
-    return _owned(machine, event, event.owner)
-
-
-def owner_left(machine: Machine, event: ev.OwnerLeft) -> list[Instruction]:
-    """Nobody is there."""
-    return _owned(machine, event, None)
-
-
-def _owned(machine: Machine, event: ev.OwnerCame | ev.OwnerLeft, owner: Owner | None) -> list[Instruction]:
+def owned(machine: Machine, event: ev.OwnerCame | ev.OwnerLeft) -> list[Instruction]:
+    """Somebody is there, or uses another part of the node; or nobody is there."""
+    owner = event.owner if isinstance(event, ev.OwnerCame) else None
+    if owner is not None and (owner.cpu_permille < 0 or owner.memory_bytes < 0):
+        raise ValueError(f"an owner cannot use less than nothing: {owner}")
     if machine.named(event).own(event.name, owner):
         machine.see([event.name])
         machine.disturbed(Why.OWNER_CHANGED, event)
@@ -164,8 +145,8 @@ def _owned(machine: Machine, event: ev.OwnerCame | ev.OwnerLeft, owner: Owner | 
 
 
 NODE_EVENTS: Final[Mapping[type[ev.Event], Handler]] = {
-    ev.NodesJoined: procs_joined,
-    ev.NodesDrained: procs_drained,
+    ev.NodesJoined: resized,
+    ev.NodesDrained: resized,
     ev.NodesLost: procs_lost,
     ev.NodeJoined: node_joined,
     ev.NodeDrained: node_drained,
@@ -173,6 +154,6 @@ NODE_EVENTS: Final[Mapping[type[ev.Event], Handler]] = {
     ev.NodeLost: node_lost,
     ev.NodeCutOff: node_lost,
     ev.ClockSeen: clock_seen,
-    ev.OwnerCame: owner_came,
-    ev.OwnerLeft: owner_left,
+    ev.OwnerCame: owned,
+    ev.OwnerLeft: owned,
 }

@@ -115,10 +115,6 @@ class Record:
         self.left = self.progress().left_at(now_us)
         self.as_of_us = max(now_us, self.as_of_us)
 
-    def stand_still(self, until_us: int) -> None:
-        """It does nothing until then, since what it holds has just been changed; what it has done is counted."""
-        self.as_of_us = until_us
-
     def progress(self) -> Progress:
         """How far it is, while it holds nodes."""
         return Progress(self.job, self.allocation, self.left, self.as_of_us, self.rate_ppm)

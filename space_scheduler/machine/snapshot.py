@@ -6,7 +6,7 @@ than those that it was saved under.
 """
 
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -30,12 +30,11 @@ from space_scheduler.machine.holding import (
     Starting,
 )
 from space_scheduler.machine.machine import Machine
-from space_scheduler.machine.named_capacity import NamedCapacity
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.policy.interface import Changes
 from space_scheduler.progress import ALONE_PPM, whole
-from space_scheduler.reasons import ACCEPTED, Reason, Why
+from space_scheduler.reasons import ACCEPTED, Reason
 
 
 class SavedChange(msgspec.Struct, frozen=True, gc=False):
@@ -93,19 +92,6 @@ class SavedNode(msgspec.Struct, frozen=True, omit_defaults=True):
     opens_us: int | None = None
 
 
-class SavedChanges(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What happened since the last pass (:class:`~space_scheduler.policy.interface.Changes`)."""
-
-    submitted: tuple[Job, ...] = ()
-    vacated: tuple[tuple[int, int], ...] = ()
-    withdrawn: tuple[Job, ...] = ()
-    released: bool = False
-    due: bool = False
-    disturbed: Why | None = None
-    resized: bool = False
-    asked: bool = False
-
-
 class SavedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything that :meth:`~space_scheduler.machine.state.SchedulerState.restore` needs, but policy and rules."""
 
@@ -117,7 +103,7 @@ class SavedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timer_us: int | None = None
     jobs: tuple[SavedJob, ...] = ()
     nodes: tuple[SavedNode, ...] | None = None  # None: counted processors
-    changes: SavedChanges = SavedChanges()
+    changes: Changes = msgspec.field(default_factory=Changes)  # since the last pass
     changing: tuple[int, ...] = ()
     turns: SavedTurns = SavedTurns()
     programs: tuple[tuple[str, str, int], ...] = ()
@@ -129,9 +115,16 @@ class SavedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     waiting: SavedWaiting | None = None
 
 
+#: What a record and a saved job both have, and have alike.
+_AS_IT_IS: Final = (
+    *("state", "story", "started_us", "end_us", "promise_us", "first_promise_us", "failed_launches", "reason"),
+    *("as_of_us", "asks", "asked_us", "given", "waits", "retry_us", "overdue_us"),
+)
+
+
 def encode(machine: Machine, passes: int, memory: Any, forgotten: bool) -> SavedState:
     """A machine after so many passes, with the memory that its policy has."""
-    changes, nodes = machine.changes, machine.nodes
+    nodes = machine.nodes
     installed, in_service, _ = machine.capacity.totals() if nodes is None else (0, 0, 0)
     return SavedState(
         now_us=machine.now_us,
@@ -141,17 +134,13 @@ def encode(machine: Machine, passes: int, memory: Any, forgotten: bool) -> Saved
         procs_total=in_service,
         timer_us=machine.timer_us,
         jobs=tuple(_saved_job(record) for record in machine.jobs.records.values()),
-        nodes=None if nodes is None else _saved_nodes(nodes),
-        changes=SavedChanges(
-            tuple(changes.submitted),
-            tuple(changes.vacated),
-            tuple(changes.withdrawn),
-            changes.released,
-            changes.due,
-            changes.disturbed,
-            changes.resized,
-            changes.asked,
+        nodes=None
+        if nodes is None
+        else tuple(
+            SavedNode(each.node, each.lost, each.drained, each.reason, each.owner, each.since_us, each.opens_us)
+            for each in nodes
         ),
+        changes=_copied(machine.changes),
         changing=tuple(machine.jobs.changing),
         turns=SavedTurns() if machine.turns is None else machine.turns.saved(),
         programs=machine.programs.saved(),
@@ -166,18 +155,8 @@ def encode(machine: Machine, passes: int, memory: Any, forgotten: bool) -> Saved
 
 def decode(saved: SavedState, machine: Machine) -> None:
     """Make a new machine into the one that was saved."""
-    changes = saved.changes
     machine.now_us, machine.timer_us, machine.trigger = saved.now_us, saved.timer_us, saved.trigger
-    machine.changes = Changes(
-        list(changes.submitted),
-        list(changes.vacated),
-        list(changes.withdrawn),
-        changes.released,
-        changes.due,
-        changes.disturbed,
-        changes.resized,
-        changes.asked,
-    )
+    machine.changes = _copied(saved.changes)
     if saved.nodes is None:
         machine.capacity = counted = CountedCapacity(saved.procs_total)
         counted.procs_installed = saved.procs_installed
@@ -220,6 +199,12 @@ def _read_anew(saved: SavedState) -> tuple[tuple[SavedJob, ...], SavedWaiting]:
     return jobs, SavedWaiting(held)
 
 
+def _copied(changes: Changes) -> Changes:
+    """The same, independent of what the machine adds to it."""
+    lists = {"submitted": [*changes.submitted], "vacated": [*changes.vacated], "withdrawn": [*changes.withdrawn]}
+    return replace(changes, **lists)
+
+
 def _saved_job(record: Record) -> SavedJob:
     holding = record.holding
     return SavedJob(
@@ -256,21 +241,12 @@ def _saved_job(record: Record) -> SavedJob:
 
 def _record(saved: SavedJob) -> Record:
     record = Record(saved.job, saved.rank, saved.decided_us, saved.cause)
-    record.state = saved.state
-    record.story = saved.story
-    record.started_us = saved.started_us
-    record.end_us = saved.end_us
+    for name in _AS_IT_IS:
+        setattr(record, name, getattr(saved, name))
     record.holding = _holding(saved)
-    record.promise_us = saved.promise_us
-    record.first_promise_us = saved.first_promise_us
     record.overruns = saved.overruns or 0
-    record.failed_launches = saved.failed_launches
-    record.reason = saved.reason
     record.left = whole(Fraction(saved.left, saved.left_per))
     record.rate_ppm = whole(Fraction(saved.rate_ppm, saved.rate_per))
-    record.as_of_us = saved.as_of_us
-    record.asks, record.asked_us, record.given, record.waits = saved.asks, saved.asked_us, saved.given, saved.waits
-    record.retry_us, record.overdue_us = saved.retry_us, saved.overdue_us
     return record
 
 
@@ -285,10 +261,3 @@ def _holding(saved: SavedJob) -> Holding:
     if change.old is None:
         return Starting(allocation)
     return Resizing(allocation, change.old) if change.sent else Deferred(allocation, change.old)
-
-
-def _saved_nodes(capacity: NamedCapacity) -> tuple[SavedNode, ...]:
-    return tuple(
-        SavedNode(each.node, each.lost, each.drained, each.reason, each.owner, each.since_us, each.opens_us)
-        for each in capacity
-    )

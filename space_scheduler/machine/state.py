@@ -679,7 +679,7 @@ def _running_job(record: Record, now_us: int, *, polls: bool, kept: bool) -> Run
 def nodes_of(machine: Machine, capacity: NamedCapacity) -> Nodes:
     """The nodes as a policy sees them."""
     nodes = Nodes(capacity.room, lambda: _held(machine))
-    if capacity.has_openings:
+    if capacity.openings:
         nodes.opens, nodes.make_ahead = capacity.opens(machine.now_us), lambda: capacity.room_ahead(machine.now_us)
     if machine.rates is not None:
         nodes.occupancy = machine.rates.occupancy

@@ -25,7 +25,7 @@ from space_scheduler.reasons import Reason, Why
 Held = tuple[int, Job, Allocation]
 
 
-class Changes(msgspec.Struct):
+class Changes(msgspec.Struct, omit_defaults=True):
     """What happened since the last pass; an empty one means that no pass is needed.
 
     ``vacated`` has (time until which the processors had been expected to be busy, processors) for every job that

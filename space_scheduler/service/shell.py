@@ -6,15 +6,13 @@ No rule is here. What the core does not take (a report of a job that has ended m
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from cosched.model.node import Node
 from cosched.model.time import US_PER_S
-from cosched.wire import messages as wire
-from space_scheduler.machine import events as ev
 from space_scheduler.machine.record import IllegalTransition, UnknownJob
+from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.core.worker import NotAccepting
-from space_scheduler.service.journal.records import Committed, Facts
 from space_scheduler.service.launch.effects import (
     Annotate,
     AskWanted,
@@ -28,39 +26,17 @@ from space_scheduler.service.launch.effects import (
 )
 from space_scheduler.service.launch.inputs import AnyInput, TimedOut, Wanted
 from space_scheduler.service.launch.service_core import ServiceCore
+from space_scheduler.service.link.link import Link
 from space_scheduler.service.link.magic_packet import send_magic_packet
 from space_scheduler.service.log import Log
-
-
-class Core(Protocol):
-    """What is needed of the host of the core."""
-
-    async def report(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> Committed:
-        """Accept an event that the rules want journalled, be it late; answered when it is."""
-
-    async def annotate(self, job_id: int, facts: Facts) -> None:
-        """Journal facts of a job."""
-
-    async def wanted(self, nodes: Sequence[Node]) -> tuple[str, ...]:
-        """On which of these nodes a job that waits would start, did they join now."""
-
-
-class Connections(Protocol):
-    """What is needed of the link."""
-
-    def send(self, name: str, message: wire.ToAgent) -> bool:
-        """Send to a node; False where it is not connected."""
-
-    def cut(self, name: str, after_s: float) -> None:
-        """End a node's connection, now or soon."""
 
 
 class Shell:
     """Carries out the effects of ``rules``. ``link`` has to be set before anything happens."""
 
-    link: Connections
+    link: Link
 
-    def __init__(self, rules: ServiceCore, core: Core, log: Log, now_s: Callable[[], float]) -> None:
+    def __init__(self, rules: ServiceCore, core: CoreHost, log: Log, now_s: Callable[[], float]) -> None:
         self.rules = rules
         self.now_s = now_s
         self._core = core

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job
 from cosched.model.node import Node, Owner
-from space_scheduler.machine.capacity import Capacity, CountedCapacity, Totals
-from space_scheduler.machine.named_capacity import NamedCapacity
+from space_scheduler.machine.capacity import CountedCapacity, Totals
+from space_scheduler.machine.named_capacity import Capacity, NamedCapacity
 from space_scheduler.machine.nodes import UnknownNode
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.policy.place import place_of

@@ -9,7 +9,7 @@ from cosched.model.allocation import Allocation
 from cosched.model.job import TERMINAL, TRANSITIONS, Job, JobState
 from space_scheduler.machine.events import JobSubmitted
 from space_scheduler.machine.holding import KINDS, NEXT, NOTHING, Holding, Occupying, Released
-from space_scheduler.machine.jobs import STEPS, JobBook
+from space_scheduler.machine.jobs import JobBook
 from space_scheduler.machine.record import IllegalTransition, Record, UnknownJob
 from space_scheduler.policy.order import fcfs
 
@@ -44,10 +44,6 @@ def is_where_its_state_has_it(book: JobBook, record: Record) -> None:
     assert [job.id for job in book.queue] == queued
     assert book.ends == ([(10, 2, 2)] if record.state in HOLDING and record.holding.counted else [])
     assert (2 in book.records) == (record.state not in TERMINAL)
-
-
-def test_the_table_has_the_steps_of_a_jobs_life() -> None:
-    assert {was: frozenset(steps) for was, steps in STEPS.items()} == TRANSITIONS
 
 
 @pytest.mark.parametrize(

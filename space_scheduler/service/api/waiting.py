@@ -3,24 +3,17 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 from space_scheduler.machine.record import UnknownJob
 from space_scheduler.service.access.problems import Refusal
+from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.journal.records import Committed, JobRecord
-
-
-class Finder(Protocol):
-    """What is needed of the host of the core."""
-
-    async def job(self, job_id: int) -> JobRecord:
-        """A job, alive or ended. Raises ``UnknownJob``."""
 
 
 class Jobs:
     """All jobs, and who waits for them."""
 
-    def __init__(self, core: Finder) -> None:
+    def __init__(self, core: CoreHost) -> None:
         self._core = core
         self._waiting: dict[int, set[asyncio.Future[None]]] = {}
         self.stopping = False

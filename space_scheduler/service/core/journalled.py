@@ -30,10 +30,10 @@ from space_scheduler.machine.instructions import Instruction, Kill, Resize, SetA
 from space_scheduler.machine.jobs import Note
 from space_scheduler.machine.nodes import UnknownNode
 from space_scheduler.machine.record import IllegalTransition, Infeasible, Record, UnknownJob
-from space_scheduler.machine.snapshot import SavedChanges, SavedState
+from space_scheduler.machine.snapshot import SavedState
 from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.machine.turns import SavedTurns
-from space_scheduler.policy.interface import Policy
+from space_scheduler.policy.interface import Changes, Policy
 from space_scheduler.reasons import CANCELLED, Reason, Why
 from space_scheduler.service.core import worker as fx
 from space_scheduler.service.core.sizing import SizesUnknown, divided, sized
@@ -718,4 +718,4 @@ def _first_waiting(state: SchedulerState) -> SavedState:
         return saved
     first = {job.id for _, job in line[:MOST_WAITING]}
     jobs = tuple(each for each in saved.jobs if each.state is not JobState.QUEUED or each.job.id in first)
-    return msgspec.structs.replace(saved, jobs=jobs, aside=(), changes=SavedChanges(), memory=None, forgotten=True)
+    return msgspec.structs.replace(saved, jobs=jobs, aside=(), changes=Changes(), memory=None, forgotten=True)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
-from typing import Final, Protocol
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector, disable_created_metrics, generate_latest
 from prometheus_client.registry import Collector
@@ -12,7 +12,8 @@ from prometheus_client.registry import Collector
 from cosched.config.cluster import ClusterConfig
 from cosched.monitoring import series
 from space_scheduler.service.access.certificates import Certificates
-from space_scheduler.service.journal.records import Committed, View
+from space_scheduler.service.core.host import CoreHost
+from space_scheduler.service.journal.records import Committed
 from space_scheduler.service.launch.nodes import NodeBook
 from space_scheduler.service.link.link import Link
 from space_scheduler.service.metrics.certificates import expiry
@@ -31,19 +32,12 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each histogram, which nobody asks for
 
 
-class Viewed(Protocol):
-    """What is needed of the host of the core."""
-
-    def view(self) -> View:
-        """The last published state."""
-
-
 class Metrics(Collector):
     """A registry of its own, so that several services may live in one process."""
 
     def __init__(
         self,
-        core: Viewed,
+        core: CoreHost,
         now_us: Callable[[], int],
         config: ClusterConfig,
         book: NodeBook,

@@ -10,9 +10,10 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
-from space_scheduler.service.journal.records import JobRecord, View
+from space_scheduler.service.core.host import CoreHost
+from space_scheduler.service.journal.records import View
 from space_scheduler.service.log import Log
 from space_scheduler.service.page.feed import MOST_ENDED, Feed, Seen
 from space_scheduler.service.page.rows import JobRow, NodeRow, Rows
@@ -27,16 +28,6 @@ IN_ALL: Final = 64
 _IDLE_S: Final = 60.0
 #: Jobs may end between a look at the view and the reading of the journal.
 _MARGIN: Final = 50
-
-
-class Viewed(Protocol):
-    """What is needed of the host of the core."""
-
-    def view(self) -> View:
-        """The last published state."""
-
-    async def history(self, *, limit: int = 100) -> list[JobRecord]:
-        """Ended jobs, the last to end first."""
 
 
 class Stream:
@@ -60,7 +51,7 @@ class Stream:
 class Streams:
     """All streams, and the feed that they share."""
 
-    def __init__(self, core: Viewed, rows: Rows, log: Log) -> None:
+    def __init__(self, core: CoreHost, rows: Rows, log: Log) -> None:
         self._core = core
         self._log = log
         self._rows = rows

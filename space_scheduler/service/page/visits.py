@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 LINK_S: Final = 120.0
 VISIT_S: Final = 12 * 3600.0
@@ -17,21 +17,6 @@ VISIT_S: Final = 12 * 3600.0
 MOST: Final = 16
 _SECRET_BYTES: Final = 32
 _ID_BYTES: Final = 12
-
-
-class Ends(Protocol):
-    """What is one user's, and ends (seconds of the clock)."""
-
-    @property
-    def user(self) -> str:
-        """Whose it is."""
-
-    @property
-    def ends_s(self) -> float:
-        """When it is worth nothing any more."""
-
-
-Kind = TypeVar("Kind", bound=Ends)
 
 
 class Link(NamedTuple):
@@ -48,6 +33,9 @@ class Visit(NamedTuple):
     user: str
     ends_s: float
     digest: str
+
+
+Kind = TypeVar("Kind", Link, Visit)
 
 
 class NoVisit(Exception):

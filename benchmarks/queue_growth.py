@@ -26,9 +26,8 @@ from cosched.model.node import Node
 from cosched.model.time import US_PER_S
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.state import MachineRules
 from space_scheduler.plugins import resolve
-from space_scheduler.service.core.journalled import JournalledCore
+from space_scheduler.service.core.journalled import JournalledCore, Settings
 from space_scheduler.service.journal.journal import Journal
 
 _VIEWS = 200
@@ -53,7 +52,7 @@ def view_us(jobs: int) -> float:
     """Median CPU time of a view after a submission that has been committed, in microseconds."""
     submission = Submission(script="#!/bin/sh\n", directory="/")
     with TemporaryDirectory(prefix="cosched-bench-") as scratch:
-        core = JournalledCore(Journal(Path(scratch) / "journal.db"), resolve("easy"), MachineRules())
+        core = JournalledCore(Journal(path := Path(scratch) / "journal.db"), Settings(path, resolve("easy"), "easy"))
         for number in range(64):
             core.take_in(ev.NodeJoined(Node(f"n{number}", 4, 8 << 30)), 0)
         took_s = []

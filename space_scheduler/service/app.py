@@ -9,6 +9,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from time import time
 from typing import Final, NamedTuple
@@ -178,11 +179,12 @@ class Service:
         self.acceptor = self._acceptor(self._runner, members)
         callers.proven, identities.cut = self.acceptor.proven, self.acceptor.cut
         if listening is not None:
-            self.acceptor.listen_unix(listening)
+            self.acceptor.local.add(listening)
         if renewal is not None:
             served = listen.tcp_socket(config.listen.address, config.listen.port)
             self._sockets.append(served)
-            self.acceptor.listen_tls(served, renewal.made.secured)
+            self.acceptor.secured = renewal.made.secured
+            self.acceptor.remote.add(served)
             self.port = served.getsockname()[1]
             keeping = renewal.keep(self._renewed, lambda why: self.log.warn("identity cannot be used", why=why))
             self._tasks += [asyncio.create_task(keeping), asyncio.create_task(self._foretell())]
@@ -191,7 +193,7 @@ class Service:
 
     def _application(self, callers: Callers, page: Page, *holders: object) -> web.Application:
         """Every address with its handler, a method of one of the holders, behind what all requests pass."""
-        middlewares = [self.metrics.http.counting(), told(self.log), callers.gate(openapi.READABLE)]
+        middlewares = [told(self.log, self.metrics.http.count), callers.gate(openapi.READABLE)]
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=middlewares)
         app.add_routes(openapi.routes(Heavy(callers), page, *holders))
         app.add_routes(page.routes())
@@ -242,7 +244,7 @@ class Service:
 
     def _renewed(self, made: "_Identity") -> None:
         """The scheduler has another certificate, trusts another authority, or signs grants with another key."""
-        self.acceptor.renewed(made.secured)
+        self.acceptor.secured = made.secured
         self._orders.key = made.key
         self.certificates.renewed()
         self.log.info("identity renewed")
@@ -302,14 +304,13 @@ class Service:
 
     def _committed(self, committed: Committed) -> None:
         """Hand on an event that is in the journal, and what followed from it."""
+        told = partial(tell, self.log, self.host.clock.when)
+        for reader in (told, self.metrics.committed, self.jobs.committed, self.streams.committed):
+            try:
+                reader(committed)
+            except Exception as error:
+                self.log.fault("an event could not be told", error, seq=committed.seq)
         try:
-            tell(self.log, committed, self.host.clock.when)
-        except Exception as error:
-            self.log.fault("an event could not be told", error, seq=committed.seq)
-        try:
-            self.metrics.committed(committed)
-            self.jobs.committed(committed)
-            self.streams.committed()
             view = self.host.view()
             starts = [each.job.id for each in committed.instructions if isinstance(each, Start)]
             started = {job_id: view.jobs[job_id] for job_id in starts}

@@ -20,6 +20,7 @@ from space_scheduler.service.launch.effects import (
     Cut,
     Effect,
     Post,
+    Say,
     Send,
     SetTimer,
     Wake,
@@ -42,7 +43,7 @@ class Shell:
         self._core = core
         self._log = log
         self._timers: dict[tuple[int, int], asyncio.TimerHandle] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
         #: How a machine that sleeps is called, by its card's address and its network's.
         self.call: Callable[[str, str], None] = send_magic_packet
         #: Who is told of each input, when it came, and what followed: a recorder.
@@ -50,38 +51,35 @@ class Shell:
 
     def feed(self, happened: AnyInput) -> None:
         """Something has happened: do what is to be done, in order."""
-        now_s = self.now_s()
+        now_s, loop = self.now_s(), asyncio.get_running_loop()
         effects = self.rules.handle(happened, now_s)
         if self.record is not None:
             self.record(now_s, happened, effects)
         for effect in effects:
-            self._carry_out(effect)
-
-    def _carry_out(self, effect: Effect) -> None:
-        if isinstance(effect, Send):
-            self.link.send(effect.node, effect.message)
-        elif isinstance(effect, Post):
-            self._run(self._post(effect))
-        elif isinstance(effect, Annotate):
-            self._run(self._core.annotate(effect.job_id, effect.facts))
-        elif isinstance(effect, SetTimer):
-            loop = asyncio.get_running_loop()
-            self._timers[effect.key] = loop.call_later(effect.after_us / US_PER_S, self._timed_out, effect.key)
-        elif isinstance(effect, CancelTimer):
-            if (timer := self._timers.pop(effect.key, None)) is not None:
-                timer.cancel()
-        elif isinstance(effect, Cut):
-            self.link.cut(effect.node, effect.after_s)
-        elif isinstance(effect, AskWanted):
-            self._run(self._ask_wanted(effect.nodes))
-        elif isinstance(effect, Wake):
-            self._wake(effect)
-        else:
-            subject = str(effect.fields.get("node") or effect.fields.get("job") or "")
-            self._log.of(subject, effect.level, effect.what, **effect.fields)
-
-    async def _post(self, post: Post) -> None:
-        await self._core.report(post.event, note=post.note, facts=post.facts)
+            work: Coroutine[Any, Any, object] | None = None
+            match effect:
+                case Send(node, message):
+                    self.link.send(node, message)
+                case Post(event, note, facts):
+                    work = self._core.report(event, note=note, facts=facts)
+                case Annotate(job_id, facts):
+                    work = self._core.annotate(job_id, facts)
+                case SetTimer(key, after_us):
+                    self._timers[key] = loop.call_later(after_us / US_PER_S, self._timed_out, key)
+                case CancelTimer(key) if key in self._timers:
+                    self._timers.pop(key).cancel()
+                case Cut(node, after_s):
+                    self.link.cut(node, after_s)
+                case AskWanted(nodes):
+                    work = self._ask_wanted(nodes)
+                case Wake():
+                    self._wake(effect)
+                case Say(level, what, fields):
+                    self._log.of(str(fields.get("node") or fields.get("job") or ""), level, what, **fields)
+            if work is not None:  # begun in the order of the effects; nothing that goes wrong is lost
+                task = loop.create_task(work)
+                self._tasks.add(task)
+                task.add_done_callback(self._done)
 
     async def _ask_wanted(self, nodes: Sequence[Node]) -> None:
         with suppress(NotAccepting):  # it closes: it is asked again at its next start
@@ -97,13 +95,7 @@ class Shell:
         self._timers.pop(key, None)
         self.feed(TimedOut(key))
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do it soon, in the order of the calls; nothing that goes wrong is lost."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _done(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         if task.cancelled() or (error := task.exception()) is None:
             return

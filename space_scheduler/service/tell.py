@@ -12,7 +12,7 @@ from space_scheduler.service.journal.records import Committed
 from space_scheduler.service.log import Log
 
 
-def tell(log: Log, committed: Committed, when: When) -> None:
+def tell(log: Log, when: When, committed: Committed) -> None:
     """Every event but the core's own clockwork and who is at which desk, and every decision with its reason."""
     event = committed.event
     if not isinstance(event, ev.Boundary | ev.TimerDue | ev.OwnerCame | ev.OwnerLeft):

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from kit.journals import core_of
 
 from cosched.errors import Failed
 from faults.violation import Violation
 from faults.world import World
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.policy.interface import Policy
-from space_scheduler.service.core.journalled import JournalledCore
 from space_scheduler.service.journal.journal import Journal
 from space_scheduler.service.journal.records import Facts, JobRecord
 
@@ -164,7 +164,7 @@ class Read:
         """Raises ``Failed``."""
         journal = Journal(path)
         try:
-            core = JournalledCore(journal, policy, rules)
+            core = core_of(journal, policy, rules)
             self.seq = journal.seq
             self.who = journal.cluster_id, journal.runs
             saved = journal.snapshot()

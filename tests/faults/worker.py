@@ -124,6 +124,11 @@ class Worker:
     def _carry_out(self, effect: fx.Effect) -> fx.Outcome:
         world, core = self.world, self._found.core
         match effect:
+            case fx.Apply(work, now_us):
+                if isinstance(work.request, fx.AskWanted):
+                    self.on_ask_wanted()
+                with self._disk.writing(core.journal):
+                    return core.apply(work, now_us)
             case fx.HandOut():
                 self._loop_us = max(self._loop_us, world.now_us + world.draw_us(10, MS))
                 world.at(self._loop_us, lambda: self._process.do(partial(self._hand_out, effect)))
@@ -137,8 +142,6 @@ class Worker:
             case fx.WriteSnapshot():
                 return self._write_snapshot()
             case _:
-                if isinstance(effect, fx.Apply) and isinstance(effect.work.request, fx.AskWanted):
-                    self.on_ask_wanted()
                 with self._disk.writing(core.journal):
                     return core.carry_out(effect, self._moment)
         return None
@@ -153,8 +156,7 @@ class Worker:
         core = self._found.core
         try:
             with self._disk.writing(core.journal):
-                now_us = self._found.clock.now_us()
-                core.journal.write_snapshot(row, keep_events=core.keep_events, keep_us=core.keep_us, now_us=now_us)
+                core.write_snapshot(row, self._found.clock.now_us())
         except JournalUnwritable as error:
             return fx.Failure(str(error))
         return None

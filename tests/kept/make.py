@@ -27,7 +27,7 @@ from space_scheduler.machine.record import IllegalTransition, Infeasible, Unknow
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.plugins import resolve
 from space_scheduler.progress import Sharing
-from space_scheduler.service.core.journalled import JournalledCore
+from space_scheduler.service.core.journalled import JournalledCore, Settings
 from space_scheduler.service.journal.clock import Clock, Sources
 from space_scheduler.service.journal.journal import Journal
 
@@ -52,7 +52,17 @@ class Life:
         sources = Sources(lambda: self.now_us, lambda: self.now_us - 1_699_000_000 * US_PER_S, lambda: "a boot")
         self.clock = Clock(tuple(run.anchor for run in self.journal.runs), self.journal.last_us, sources)
         self.journal.begin_run(self.clock.anchor, __version__, self.policy, None, rules)
-        self.core = JournalledCore(self.journal, resolve(self.policy), rules, keep_events=None, snapshot_every=90)
+        self.core = JournalledCore(
+            self.journal,
+            Settings(
+                self.journal.path,
+                resolve(self.policy),
+                self.policy,
+                rules=rules,
+                keep_events=None,
+                snapshot_every=90,
+            ),
+        )
         self.core.save_if_rules_changed()
 
     def end(self) -> None:

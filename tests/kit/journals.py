@@ -24,7 +24,7 @@ from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
 from space_scheduler.policy.order import Order, fcfs
 from space_scheduler.reasons import Reason, Why
-from space_scheduler.service.core.journalled import JournalledCore
+from space_scheduler.service.core.journalled import JournalledCore, Settings
 from space_scheduler.service.journal.clock import Clock, Sources
 from space_scheduler.service.journal.journal import Journal
 from space_scheduler.service.journal.records import Facts, JobRecord
@@ -48,6 +48,11 @@ class HandTime:
     def pass_by(self, time_us: int) -> None:
         self.wall_us += time_us
         self.boottime_us += time_us
+
+
+def core_of(journal: Journal, policy: Policy, rules: MachineRules, **settings: Any) -> JournalledCore:
+    """A core on an open journal."""
+    return JournalledCore(journal, Settings(journal.path, policy, "a test's", rules=rules, **settings))
 
 
 class Raiser:
@@ -127,7 +132,7 @@ class Driven:
         self.clock = Clock(tuple(run.anchor for run in journal.runs), journal.last_us, self.time.sources())
         name = self.policy if isinstance(self.policy, str) else "a test's"
         self.run = journal.begin_run(self.clock.anchor, "test", name, None, RULES)
-        self.core = JournalledCore(
+        self.core = core_of(
             journal,
             policy,
             RULES,
@@ -225,7 +230,7 @@ def recovered(path: Path, policy: Policy | None = None) -> JournalledCore | Fail
     except Failed as error:
         return error
     try:
-        return JournalledCore(journal, policy or never_asked("conservative"), RULES)
+        return core_of(journal, policy or never_asked("conservative"), RULES)
     except Failed as error:
         return error
     finally:

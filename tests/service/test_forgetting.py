@@ -18,7 +18,7 @@ import msgspec
 import pytest
 import yaml
 from kit.command import Call, cosched  # noqa: F401 (a fixture)
-from kit.journals import SCRIPT, SECOND, Driven, recovered
+from kit.journals import SCRIPT, SECOND, Driven, core_of, recovered
 
 from cosched.config.cluster import ClusterConfig, cluster_config
 from cosched.errors import BadInput, Failed
@@ -302,7 +302,7 @@ def test_older_live_journal_is_converted_and_recovers_without_its_user(tmp_path:
     assert f"rm -r {path}.format1." in "\n".join(told)
     assert not [text for text in texts(path) if b"root:" in text or b"by root" in text]
     journal = Journal(path)
-    core = JournalledCore(journal, resolve("3dbf-light"), journal.runs[-1].rules)
+    core = core_of(journal, resolve("3dbf-light"), journal.runs[-1].rules)
     core.state.validate()
     assert core.ended == {JobState.COMPLETED: 4, JobState.CANCELLED: 1, JobState.FAILED: 1}
     assert (journal.users(), journal.next_job_id) == (set(), 7)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from kit.journals import Driven, Raiser, copied, recovered, state_bytes
+from kit.journals import Driven, Raiser, copied, core_of, recovered, state_bytes
 from kit.needs import ROOT
 from kit.waiting import BOUND_S
 
@@ -406,7 +406,7 @@ def test_an_upgrade_of_the_rules_keeps_the_state(tmp_path: Path) -> None:
     made = driven(tmp_path / "journal.db", 60)
     made.crash()
     journal = Journal(made.path)
-    core = JournalledCore(journal, Raiser(), MachineRules(kill_at_limit=False))
+    core = core_of(journal, Raiser(), MachineRules(kill_at_limit=False))
     journal.close()
     assert msgspec.json.encode(core.state.snapshot().jobs) == msgspec.json.encode(made.core.state.snapshot().jobs)
     shutil.rmtree(tmp_path)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 import pytest
-from kit.journals import SCRIPT
+from kit.journals import SCRIPT, core_of
 
 from cosched.model.job import Job, JobState
 from cosched.model.node import Node
@@ -16,7 +16,6 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.snapshot import SavedState
 from space_scheduler.plugins import resolve
 from space_scheduler.replay import replay
-from space_scheduler.service.core.journalled import JournalledCore
 from space_scheduler.service.journal.backup import restore
 from space_scheduler.service.journal.journal import Journal
 from space_scheduler.service.journal.reading import Saved, read_entries, read_runs, read_snapshot
@@ -69,7 +68,7 @@ def test_a_service_starts_on_it(tmp_path: Path, name: str) -> None:
     journal = Journal(unpacked(name, tmp_path))
     try:
         rules = journal.runs[-1].rules
-        core = JournalledCore(journal, resolve(JOURNALS[name].policy), rules)
+        core = core_of(journal, resolve(JOURNALS[name].policy), rules)
         core.state.validate()
         alive = set(core.records)
         core.take_in(ev.TimerDue(), journal.last_us + 1)
@@ -89,7 +88,7 @@ def test_what_a_service_adds_replays_with_what_was_there(tmp_path: Path, name: s
     rules, at_us = journal.runs[-1].rules, journal.last_us + 1
     try:
         journal.begin_run(journal.runs[-1].anchor, "this one", policy, None, rules)
-        core = JournalledCore(journal, resolve(policy), rules)
+        core = core_of(journal, resolve(policy), rules)
         core.take_in(ev.NodeJoined(Node("zebra", 64, 64 << 30)) if core.state.nodes() else ev.NodesJoined(64), at_us)
         number = core.submit(Job(0, 1, 60_000_000, at_us), SCRIPT, "ada", at_us, hold=False)
         core.decide(at_us)

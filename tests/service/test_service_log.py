@@ -143,7 +143,7 @@ def test_decisions_are_told_with_reason_and_numbers() -> None:
         Tell(10, FOREVER_US, cause, Reason(Why.NODES_AWAY)),
         SetTimer(5, cause, Reason(Why.WAKE)),
     )
-    tell(Log(stream), Committed(1, 0, cause, instructions), when)
+    tell(Log(stream), when, Committed(1, 0, cause, instructions))
     assert lines(stream) == [
         {"level": "info", "event": "start", "job": 7, "reason": "fits", "free_procs": 8, "nodes": {"n1": 4}},
         {"level": "info", "event": "kill", "job": 8, "reason": "node_lost", "at_node": "n2"},
@@ -162,9 +162,9 @@ def test_decisions_are_told_with_reason_and_numbers() -> None:
 def test_events_are_told_with_what_was_noted() -> None:
     stream = io.StringIO()
     step = Transition(3, 0, JobState.FAILED, note="the script ended with status 1")
-    tell(Log(stream), Committed(3, 0, ev.JobEnded(7, JobState.FAILED), (), ((7, step),)), when)
-    tell(Log(stream), Committed(4, 0, ev.NodeDrained("n1", "new disk")), when)
-    tell(Log(stream), Committed(5, 0, ev.Boundary()), when)
+    tell(Log(stream), when, Committed(3, 0, ev.JobEnded(7, JobState.FAILED), (), ((7, step),)))
+    tell(Log(stream), when, Committed(4, 0, ev.NodeDrained("n1", "new disk")))
+    tell(Log(stream), when, Committed(5, 0, ev.Boundary()))
     first, second = lines(stream)
     assert first == {
         "level": "info", "event": "job ended", "seq": 3, "job": 7, "outcome": "failed",
@@ -191,7 +191,7 @@ def test_a_change_is_told_whatever_numbers_its_reason_has() -> None:
     reason = Reason(Why.FOLDED, {"processes": 2, "procs": 1, "head": 9, "job": 3})
     event = ev.Boundary()
     resize = Resize(6, Allocation(2, (Share("n1", 2),)), Allocation(1, (Share("n1", 2, 1),), 2), event, reason)
-    tell(Log(stream), Committed(1, 0, event, (resize,)), when)
+    tell(Log(stream), when, Committed(1, 0, event, (resize,)))
     assert lines(stream) == [
         {"level": "info", "event": "resize", "reason": "folded", "processes": 2, "procs": 1, "head": 9, "job": 6,
          "procs_before": 2}

@@ -12,7 +12,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kit.drive import policy_named
-from kit.journals import SCRIPT, Backwards, Driven, HandTime, Raiser, copied, never_asked, recovered, state_bytes
+from kit.journals import (
+    SCRIPT,
+    Backwards,
+    Driven,
+    HandTime,
+    Raiser,
+    copied,
+    core_of,
+    never_asked,
+    recovered,
+    state_bytes,
+)
 from kit.loads import SECOND
 from kit.waiting import BOUND_S
 
@@ -221,6 +232,6 @@ def test_other_rules_apply_to_what_comes_not_to_what_was(tmp_path: Path) -> None
         made.step()
     made.crash()
     journal = Journal(made.path)
-    core = JournalledCore(journal, policy_named("easy"), MachineRules(kill_at_limit=False, max_nodes_per_job=1))
+    core = core_of(journal, policy_named("easy"), MachineRules(kill_at_limit=False, max_nodes_per_job=1))
     journal.close()
     assert core.records == made.core.records

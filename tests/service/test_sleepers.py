@@ -331,5 +331,5 @@ async def test_a_call_that_cannot_be_sent_is_logged(cluster: Cluster) -> None:
             raise OSError(101, "Network is unreachable")
 
         service.service.shell.call = no_route
-        service.service.shell._carry_out(CALL)
+        service.service.shell._wake(CALL)
         assert "Network is unreachable" in await service.logged("node not called from its sleep", "127.255.255.255")

@@ -105,9 +105,10 @@ class Acceptor:
         self._users: _Settled = Places(Bounds(limits.users, limits.of_one_user), preferred={0})
         self._nodes: _Settled = Places(Bounds(limits.agents, _OF_ONE_NODE))
         self._starting: set[asyncio.Task[None]] = set()
-        self._local = Listener(self._come_local, _AT_ONCE, short=self._none_left)
-        self._remote = Listener(self._come_remote, _AT_ONCE, short=self._none_left)
-        self._secured: ssl.SSLContext | None = None
+        #: Where users of this host come, and agents and remote users; for the latter ``secured`` is needed.
+        self.local = Listener(self._come_local, _AT_ONCE, short=self._none_left)
+        self.remote = Listener(self._come_remote, _AT_ONCE, short=self._none_left)
+        self.secured: ssl.SSLContext | None = None
         self.refused = 0
 
     def _room(self, most: int) -> _Room:
@@ -116,23 +117,10 @@ class Acceptor:
 
     # listening
 
-    def listen_unix(self, listening: socket.socket) -> None:
-        """Users of this host."""
-        self._local.add(listening)
-
-    def listen_tls(self, listening: socket.socket, secured: ssl.SSLContext) -> None:
-        """Agents and remote users."""
-        self._secured = secured
-        self._remote.add(listening)
-
-    def renewed(self, secured: ssl.SSLContext) -> None:
-        """The scheduler has another certificate, or trusts another authority: from the next connection on."""
-        self._secured = secured
-
     def close(self) -> None:
         """Accept nobody any more; strangers are sent away, all other connections are the server's to end."""
-        self._local.close()
-        self._remote.close()
+        self.local.close()
+        self.remote.close()
         for room in (self._arrived, self._shaking, self._unproven):
             for stranger in room:
                 self._send_away(stranger)
@@ -153,7 +141,9 @@ class Acceptor:
                 accepted.send(_FULL)
             accepted.close()
             return
-        self._start(self._begin(connection))
+        task = self._loop.create_task(self._begin(connection))
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
 
     async def _begin(self, connection: _Connection) -> None:
         try:
@@ -186,16 +176,18 @@ class Acceptor:
             del self._ready[stranger]
             self._arrived.leave(stranger)
             self._enter(self._shaking, stranger)
-            stranger.task = self._start(self._shake(stranger))
+            stranger.task = self._loop.create_task(self._shake(stranger))
+            self._starting.add(stranger.task)
+            stranger.task.add_done_callback(self._starting.discard)
             stranger.task.add_done_callback(stranger.done)
 
     async def _shake(self, stranger: _Connection) -> None:
-        assert self._secured is not None
+        assert self.secured is not None
         try:
             transport, _ = await self._loop.connect_accepted_socket(
                 self._server,
                 stranger.accepted,
-                ssl=self._secured,
+                ssl=self.secured,
                 ssl_handshake_timeout=HANDSHAKE_S,
                 ssl_shutdown_timeout=_GOODBYE_S,
             )
@@ -315,12 +307,6 @@ class Acceptor:
                 for each in self._shaking:
                     if now_s - each.since_s > _SLOW_S:
                         self._send_away(each)
-
-    def _start(self, doing: "asyncio._CoroutineLike[None]") -> asyncio.Task[None]:
-        task = self._loop.create_task(doing)
-        self._starting.add(task)
-        task.add_done_callback(self._starting.discard)
-        return task
 
 
 def _abort(transport: asyncio.Transport) -> None:

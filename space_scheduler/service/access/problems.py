@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from math import ceil
+from time import monotonic
 from typing import Final
 
 import msgspec
@@ -51,22 +52,27 @@ def answer(document: object, status: int = 200) -> web.Response:
     return web.Response(body=msgspec.json.encode(document), status=status, content_type="application/json")
 
 
-def told(log: Log) -> Middleware:
-    """The middleware that makes every error a problem; what is the service's own fault is logged with its trace."""
+def told(log: Log, counted: Callable[[web.Request, web.StreamResponse, float], None]) -> Middleware:
+    """The outermost middleware: errors become problems, and the service's own faults are logged with their traces.
+
+    ``counted`` is told of each answer, and of the seconds that it took.
+    """
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        began_s = monotonic()
         try:
-            return await handler(request)
+            answered = await handler(request)
         except ConnectionError:
             raise  # the client has gone: there is nobody to tell
         except (Refusal, BadInput, Failed, web.HTTPException) as error:
-            return _told(request, error)
+            answered = _told(request, error)
         except Exception as error:
             log.fault("request failed", error, method=request.method, path=request.path)
-            return answer(
-                Problem(f"the service failed on this request ({type(error).__name__}); its log has more"), 500
-            )
+            words = f"the service failed on this request ({type(error).__name__}); its log has more"
+            answered = answer(Problem(words), 500)
+        counted(request, answered, monotonic() - began_s)
+        return answered
 
     return middleware
 

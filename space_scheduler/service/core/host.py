@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from itertools import count
 from typing import Any
 
@@ -126,7 +125,7 @@ class CoreHost:
         Raises ``Infeasible`` (could never start here, with the reason), ``QueueFull`` (``most`` wait already), and
         :class:`NotAccepting`.
         """
-        return await self._timed(fx.Submit(job, submission, user, hold, most), wish=True)
+        return await self._ask(fx.Submit(job, submission, user, hold, most), wish=True)
 
     async def post(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> Committed:
         """Accept an event; answered when it is in the journal.
@@ -137,14 +136,14 @@ class CoreHost:
         """
         if isinstance(event, ev.Boundary | ev.TimerDue):
             raise ValueError(f"{type(event).__name__} is the host's own to say")
-        return await self._timed(fx.TakeIn(event, note, facts), wish=isinstance(event, WISHES))
+        return await self._ask(fx.TakeIn(event, note, facts), wish=isinstance(event, WISHES))
 
     async def report(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> Committed:
         """Accept what the service's own rules have found; as :meth:`post`, but for that all of it waits for the disk.
 
         The rules say it once. An operator's drain can be wished for again, an owner's pause cannot.
         """
-        return await self._timed(fx.TakeIn(event, note, facts))
+        return await self._ask(fx.TakeIn(event, note, facts))
 
     async def choose(self, policy: Policy, name: str, order: str | None, rules: MachineRules) -> None:
         """Have another policy decide from now on, until the service ends. Answered when it is in the journal.
@@ -188,20 +187,17 @@ class CoreHost:
         """Look at the clock again (after a suspension, or in a test that has moved it)."""
         self._inbox.put(None)
 
-    async def _timed(self, request: fx.Request[Result], *, wish: bool = False) -> Result:
-        began_s = time.monotonic()
-        answer = await self._ask(request, wish=wish)
-        self.on_journalled(time.monotonic() - began_s)
-        return answer
-
     async def _ask(self, request: fx.Request[Result], *, wish: bool = False) -> Result:
         """The answer to a request, given when what it changes is in the journal."""
         if self._closing or self._thread is None or not self._thread.is_alive():
             raise self._rules.refusal()
+        began_s = time.monotonic()
         work = Work(next(self._numbers), request, wish)
         future = self._asked[work.number] = self._loop.create_future()
         self._inbox.put(work)
         answer: Result = await future
+        if isinstance(request, fx.Submit | fx.TakeIn):
+            self.on_journalled(time.monotonic() - began_s)
         return answer
 
     # the thread
@@ -210,11 +206,12 @@ class CoreHost:
         try:
             found = opened(self._settings)
         except BaseException as error:  # of any kind: the caller waits for it
-            self._call(partial(_settle, begun, None, error), self._finish)
+            self._call(_settle, begun, None, error)
+            self._call(self._finish)
             return
         self._core, self._clock = found.core, found.clock
         self._follow(self._rules.began())
-        self._call(partial(_settle, begun, found))
+        self._call(_settle, begun, found)
         try:
             while not self._closing or not self._inbox.empty():
                 self._follow(self._rules.turn(self._waited_for()))
@@ -223,7 +220,7 @@ class CoreHost:
             _log.critical("the core's thread has failed: %s", error, exc_info=True)
             problem = self._rules.failed(error)
             self._view = msgspec.structs.replace(self._view, accepting=False, problem=problem)
-            self._call(partial(self._on_problem, problem))
+            self._call(self._on_problem, problem)
         finally:
             self._packer.shutdown()
             found.journal.close()
@@ -246,58 +243,63 @@ class CoreHost:
 
     def _follow(self, steps: Steps[None]) -> None:
         """Carry out what the rules want done, one thing after the other."""
+        core = self._core
         outcome: fx.Outcome = None
-        with suppress(StopIteration):
-            while True:
-                outcome = self._carry_out(steps.send(outcome))
+        while True:
+            try:
+                effect = steps.send(outcome)
+            except StopIteration:
+                return
+            outcome = None
+            match effect:
+                case fx.Apply(work, now_us):
+                    outcome = core.apply(work, now_us)
+                case fx.HandOut(answers, committed):
+                    with suppress(RuntimeError):  # the loop is closed: nothing waits any more
+                        self._loop.call_soon_threadsafe(self._hand_out, answers, committed)
+                case fx.Publish():
+                    self._view = core.published(effect, self._view)
+                case fx.TellProblem(problem):
+                    self._call(self._on_problem, problem)
+                case fx.Say(level, text, error):
+                    _log.log(level, "%s", text, exc_info=error)
+                case fx.PackSnapshot():
+                    self._pack()
+                case fx.WriteSnapshot():
+                    outcome = self._write_snapshot()
+                case _:
+                    began_s = time.monotonic()
+                    outcome = core.carry_out(effect, self._moment)
+                    if isinstance(outcome, fx.Passed) and outcome.asked:
+                        self.on_pass(time.monotonic() - began_s)
 
-    def _carry_out(self, effect: fx.Effect) -> fx.Outcome:
-        match effect:
-            case fx.HandOut(answers, committed):
-                self._call(
-                    *(partial(self._answer, each) for each in answers),
-                    *(partial(self._on_committed, each) for each in committed),
-                )
-            case fx.Publish():
-                self._view = self._core.published(effect, self._view)
-            case fx.TellProblem(problem):
-                self._call(partial(self._on_problem, problem))
-            case fx.Say(level, text, error):
-                _log.log(level, "%s", text, exc_info=error)
-            case fx.PackSnapshot():
-                if wrong := self._core.difference():
-                    self.record_differences += 1
-                    _log.error(
-                        "the scheduler's two records of its jobs differ, and a start may refuse the journal: %s", wrong
-                    )
-                self._packing = self._packer.submit(packed, self._core.photograph())
-                self._packing.add_done_callback(lambda _: self.wake())
-            case fx.WriteSnapshot():
-                return self._write_snapshot()
-            case _:
-                began_s = time.monotonic()
-                outcome = self._core.carry_out(effect, self._moment)
-                if isinstance(outcome, fx.Passed) and outcome.asked:
-                    self.on_pass(time.monotonic() - began_s)
-                return outcome
-        return None
+    def _pack(self) -> None:
+        if wrong := self._core.difference():
+            self.record_differences += 1
+            _log.error("the scheduler's two records of its jobs differ, and a start may refuse the journal: %s", wrong)
+        self._packing = self._packer.submit(packed, self._core.photograph())
+        self._packing.add_done_callback(lambda _: self.wake())
 
     def _write_snapshot(self) -> fx.Failure | None:
         assert self._packing is not None
         packing, self._packing = self._packing, None
-        core = self._core
         try:
-            core.journal.write_snapshot(
-                packing.result(), keep_events=core.keep_events, keep_us=core.keep_us, now_us=self._clock.now_us()
-            )
+            self._core.write_snapshot(packing.result(), self._clock.now_us())
         except JournalUnwritable as error:
             return fx.Failure(str(error))
         return None
 
     # to the event loop
 
-    def _answer(self, answer: fx.Answer) -> None:
-        _settle(self._asked.pop(answer.work.number), answer.value, answer.error)
+    def _hand_out(self, answers: Sequence[fx.Answer], committed: Sequence[Committed]) -> None:
+        """Give answers, then what is in the journal, in order; one that fails does not keep the others from it."""
+        for each in answers:
+            _settle(self._asked.pop(each.work.number), each.value, each.error)
+        for event in committed:
+            try:
+                self._on_committed(event)
+            except Exception:
+                _log.exception("what follows a commit has failed")
 
     def _finish(self) -> None:
         """The last on the event loop: each request that has no answer yet is refused."""
@@ -308,19 +310,10 @@ class CoreHost:
         if not self._finished.done():
             self._finished.set_result(None)
 
-    def _call(self, *calls: Callable[[], object]) -> None:
-        """Have the event loop call these, in this order; one that fails does not keep the others from it."""
-
-        def all_of_them() -> None:
-            for call in calls:
-                try:
-                    call()
-                except Exception:
-                    _log.exception("what follows a commit has failed")
-
-        if calls:
-            with suppress(RuntimeError):  # the loop is closed: nothing waits any more
-                self._loop.call_soon_threadsafe(all_of_them)
+    def _call(self, call: Callable[..., object], *arguments: object) -> None:
+        """Have the event loop call this."""
+        with suppress(RuntimeError):  # as in _follow
+            self._loop.call_soon_threadsafe(call, *arguments)
 
 
 def _settle(future: asyncio.Future[Any], answer: Any, error: BaseException | None = None) -> None:

@@ -16,7 +16,6 @@ import msgspec
 
 import cosched
 from cosched.errors import Failed
-from cosched.model.allocation import Allocation
 from cosched.model.components import Dividing
 from cosched.model.job import TERMINAL, Job, JobState
 from cosched.model.node import Node
@@ -39,7 +38,7 @@ from space_scheduler.service.core import worker as fx
 from space_scheduler.service.core.sizing import SizesUnknown, divided, sized
 from space_scheduler.service.core.worker import Most, QueueFull
 from space_scheduler.service.journal.clock import Clock, Sources
-from space_scheduler.service.journal.journal import Journal
+from space_scheduler.service.journal.journal import Journal, SnapshotRow, packed
 from space_scheduler.service.journal.reading import Chosen, Entry, Run, Saved, text_of
 from space_scheduler.service.journal.records import (
     EXPLAINED,
@@ -134,37 +133,14 @@ class JournalledCore:
 
     compares: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        journal: Journal,
-        policy: Policy,
-        rules: MachineRules,
-        *,
-        snapshot_every: int = 5_000,
-        keep_events: int | None = 20_000,
-        keep_us: int | None = None,
-        dividing: Dividing | None = None,
-        overdue_after_us: int = OVERDUE_AFTER_US,
-        eligibility: Sequence[Rule] = (),
-    ) -> None:
-        """Recover from the journal. Raises :class:`JournalRefused`.
-
-        ``dividing``: how wide jobs are divided; ``eligibility``: rules that are asked before a job is queued.
-        ``overdue_after_us``: how long after its predicted end a job that others wait for is predicted anew.
-        """
-        self.journal = journal
-        self.policy = policy
-        self.rules = rules
-        self.snapshot_every = snapshot_every
-        self.keep_events = keep_events
-        self.keep_us = keep_us
-        self.dividing = dividing
-        self.eligibility = eligibility
-        self.overdue_after_us = overdue_after_us
+    def __init__(self, journal: Journal, settings: Settings) -> None:
+        """Recover from the journal. Raises :class:`JournalRefused`."""
+        self.journal, self.settings = journal, settings
+        self.policy, self.rules = settings.policy, settings.rules
         self.records: PagedDict[JobRecord]
         self.ended: dict[JobState, int] = {}
         self._chosen: list[Chosen] = []
-        self._committed_with = policy, rules  # in force by the journal, whatever is staged
+        self._committed_with = self.policy, self.rules  # in force by the journal, whatever is staged
         self.recover()
 
     # what the worker's rules want done
@@ -176,8 +152,6 @@ class JournalledCore:
             match effect:
                 case fx.Look():
                     outcome = look()
-                case fx.Apply(work, now_us):
-                    outcome = self._applied(work, now_us)
                 case fx.Decide(now_us):
                     outcome = self._decided(now_us)
                 case fx.Commit():
@@ -193,7 +167,8 @@ class JournalledCore:
             outcome = fx.Failure(str(error))
         return outcome
 
-    def _applied(self, work: fx.Work, now_us: int) -> fx.Outcome:
+    def apply(self, work: fx.Work, now_us: int) -> fx.Applied | fx.Misfit | fx.Broke:
+        """Do a work, and say what came of it."""
         answer: object = None
         try:
             match work.request:
@@ -217,12 +192,10 @@ class JournalledCore:
         return fx.Applied(answer)
 
     def _decided(self, now_us: int) -> fx.Outcome:
-        passes = self.state.passes
         try:
-            self.decide(now_us)
+            return fx.Passed(self.decide(now_us))
         except Exception as error:
             return fx.Broke(error)
-        return fx.Passed(self.state.passes != passes)
 
     def published(self, effect: fx.Publish, seen: View) -> View:
         """What is to be seen from now on; ``seen`` is what was seen last."""
@@ -248,7 +221,7 @@ class JournalledCore:
             self.waiting = Counter(record.user for record in self.records.values() if record.state in NOT_STARTED)
             self.kept_back = Counter(why for record in self.records.values() if (why := record.kept_back) is not None)
             self.ended = self.journal.ended()
-        self.state, self.timer_us = found.state(self.policy, self.rules, self.eligibility), found.timer_us
+        self.state, self.timer_us = found.state(self.policy, self.rules, self.settings.eligibility), found.timer_us
         self.state.machine.jobs.notes = []
         self._read_anew()
         if problem := differing(self.state, self.records):
@@ -273,17 +246,16 @@ class JournalledCore:
             turns=SavedTurns() if self.state.machine.turns is None else self.state.machine.turns.saved(),
             progress={each.job.id: self.state.progress(each) for each in self.state.running()},
             ended=self.ended.copy(),
-            resizing=self._resizing(),
+            resizing={  # of whose nodes nobody has heard since
+                job_id: record.allocation
+                for job_id, record in self.state.machine.jobs.changing.items()
+                if isinstance(record.holding, Resizing)
+            },
             last_job_id=self.journal.next_job_id - 1,
             asked={
                 each.job.id: (each.given, bool(each.asks)) for each in self.state.running() if each.given or each.asks
             },
         )
-
-    def _resizing(self) -> dict[int, Allocation]:
-        """What jobs are to hold of which nobody has heard since they were to be resized."""
-        changing = self.state.machine.jobs.changing.items()
-        return {job_id: record.allocation for job_id, record in changing if isinstance(record.holding, Resizing)}
 
     def difference(self) -> str:
         """How the core's jobs differ from the service's records of them; empty when they agree."""
@@ -320,7 +292,15 @@ class JournalledCore:
         """
         now_us = self.journal.last_us if now_us is None else now_us
         if self.snapshot_due(now_us) or (now and self.journal.seq > self._snapshot_seq):
-            self.journal.save(self.photograph(), keep_events=self.keep_events, keep_us=self.keep_us, now_us=now_us)
+            self.write_snapshot(packed(self.photograph()), now_us)
+
+    def write_snapshot(self, row: SnapshotRow, now_us: int) -> None:
+        """Write what :func:`packed` has made of one, and drop what is not to be kept any longer.
+
+        Raises :class:`JournalUnwritable`.
+        """
+        settings = self.settings
+        self.journal.write_snapshot(row, keep_events=settings.keep_events, keep_us=settings.keep_us, now_us=now_us)
 
     def save_if_rules_changed(self) -> None:
         """Write a snapshot under the rules of now, if those of the past were others: no recovery crosses the change.
@@ -331,12 +311,12 @@ class JournalledCore:
         if self.rebuilt.rules_change(self.rules):
             state = self.rebuilt.snapshot(self.rules)
             saved = Saved(self.journal.seq, state.now_us, self.journal.chain, state)
-            self.journal.save(saved, keep_events=self.keep_events, keep_us=self.keep_us)
+            self.write_snapshot(packed(saved), saved.now_us)
             self._snapshot_seq, self._snapshot_us = saved.seq, saved.now_us
 
     def snapshot_due(self, now_us: int) -> bool:
         """Whether enough has happened since the last one, or events would be kept for too long without one."""
-        if self.journal.seq - self._snapshot_seq >= self.snapshot_every:
+        if self.journal.seq - self._snapshot_seq >= self.settings.snapshot_every:
             return True
         return self.save_us is not None and self.save_us <= now_us
 
@@ -347,13 +327,13 @@ class JournalledCore:
         One after the last in which there is anything new, so that events can be dropped up to it later; one when events
         are to be dropped: also where nothing has happened since.
         """
-        if self.keep_us is None:
+        if self.settings.keep_us is None:
             return None
         due_us = []
         if self.journal.seq > self._snapshot_seq:
-            due_us.append(self._snapshot_us + self.keep_us // _SNAPSHOTS_KEPT)
+            due_us.append(self._snapshot_us + self.settings.keep_us // _SNAPSHOTS_KEPT)
         if self.journal.droppable_us is not None:
-            due_us.append(self.journal.droppable_us + self.keep_us)
+            due_us.append(self.journal.droppable_us + self.settings.keep_us)
         if self.journal.jobs_due_us is not None:
             due_us.append(self.journal.jobs_due_us)
         return min(due_us, default=None)
@@ -365,7 +345,7 @@ class JournalledCore:
         That is when the policy has asked for one, or when a job is overdue that others wait for: promises counted on
         its end.
         """
-        overdue_us = self.state.overdue_at_us(self.overdue_after_us)
+        overdue_us = self.state.overdue_at_us(self.settings.overdue_after_us)
         if overdue_us == FOREVER_US:
             return self.timer_us
         return overdue_us if self.timer_us is None else min(overdue_us, self.timer_us)
@@ -387,7 +367,7 @@ class JournalledCore:
             most.check(user, self.waiting)
         job_id = self.journal.next_job_id + sum(job_id >= self.journal.next_job_id for job_id in self._changed)
         job, submission = sized(msgspec.structs.replace(job, id=job_id, submit_us=now_us), submission, self.state)
-        job = divided(job, submission, self.state, self.dividing, f"{self.journal.cluster_id} {job_id}")
+        job = divided(job, submission, self.state, self.settings.dividing, f"{self.journal.cluster_id} {job_id}")
         new = JobRecord(job=job, user=user, submission=submission, state=JobState.QUEUED, submit_us=now_us)
         self.take_in(ev.JobSubmitted(job), now_us, new=new)
         if hold:
@@ -412,7 +392,9 @@ class JournalledCore:
         seq = self.journal.seq + len(self._entries) + 1
         steps = self._follow(self._moved(instructions), seq, event, note)
         if facts is not None:
-            self._report(event.job_id, facts)  # type: ignore[attr-defined]
+            job = self._changed.get(event.job_id) or self.records[event.job_id]  # type: ignore[attr-defined]
+            if job.state not in NOT_STARTED:  # unless it waits again by this event
+                self._put(msgspec.structs.replace(job, facts=job.facts.merged(facts)))
         entry = Entry(
             seq=seq,
             now_us=now_us,
@@ -430,8 +412,8 @@ class JournalledCore:
         self._committed.append(committed)
         return committed
 
-    def decide(self, now_us: int) -> None:
-        """Close the batch: stage the timer, if it is due, and a pass, if anything has changed.
+    def decide(self, now_us: int) -> bool:
+        """Close the batch: stage the timer, if it is due, and a pass, if anything has changed; whether there was one.
 
         Raises whatever the policy raises; then :meth:`recover`.
         """
@@ -443,8 +425,9 @@ class JournalledCore:
         if self.state.passes == passes:  # nobody was asked, nothing has changed: not worth a line
             self._entries.pop()
             self._committed.pop()
-        else:
-            self._resumed = False
+            return False
+        self._resumed = False
+        return True
 
     def choose(self, policy: Policy, name: str, order: str | None, rules: MachineRules, now_us: int) -> None:
         """Stage that another policy, by its name and its order's, is in force from now on, and these rules with it.
@@ -452,7 +435,7 @@ class JournalledCore:
         Raises ``Failed`` where it cannot order the queue; then nothing has changed.
         """
         try:
-            state = SchedulerState.restore(policy, rules, self.state.snapshot(), self.eligibility)
+            state = SchedulerState.restore(policy, rules, self.state.snapshot(), self.settings.eligibility)
         except Failed:
             raise
         except Exception as error:
@@ -521,12 +504,6 @@ class JournalledCore:
             was = ("" if one.was is None else one.was.value for one in each.notes)
             steps += zip(repeat(job_id), was, made, strict=False)
         return steps
-
-    def _report(self, job_id: int, facts: Facts) -> None:
-        """Merge what nodes have said of a job in the event that was taken in, unless it waits again by it."""
-        record = self._changed.get(job_id) or self.records[job_id]
-        if record.state not in NOT_STARTED:
-            self._put(msgspec.structs.replace(record, facts=record.facts.merged(facts)))
 
     def _put(self, record: JobRecord) -> None:
         self._changed[record.id] = record
@@ -672,17 +649,7 @@ def opened(settings: Settings) -> Opened:
             least_epoch=settings.least_epoch,
             eligibility=[rule.name for rule in settings.eligibility],
         )
-        core = JournalledCore(
-            journal,
-            settings.policy,
-            settings.rules,
-            snapshot_every=settings.snapshot_every,
-            keep_events=settings.keep_events,
-            keep_us=settings.keep_us,
-            dividing=settings.dividing,
-            overdue_after_us=settings.overdue_after_us,
-            eligibility=settings.eligibility,
-        )
+        core = JournalledCore(journal, settings)
         core.save_if_rules_changed()
         core.commit()
     except BaseException:

@@ -272,8 +272,8 @@ class Say(NamedTuple):
     error: BaseException | None = None
 
 
-Deed = Look | Apply | Commit | Decide | Recover | Probe | WriteSnapshot | SaveLast
-Effect = Deed | PackSnapshot | HandOut | Publish | TellProblem | Say
+Deed = Look | Commit | Decide | Recover | Probe | WriteSnapshot | SaveLast
+Effect = Deed | Apply | PackSnapshot | HandOut | Publish | TellProblem | Say
 Outcome = Moment | Applied | Misfit | Broke | Written | Failure | Passed | None
 
 

@@ -170,22 +170,13 @@ class Journal:
             self._lock.write_mark(Mark(self.cluster_id, self.seq))
         self.next_job_id = max([self.next_job_id, *(row[0] + 1 for row in new)])
 
-    def save(
-        self, saved: Saved, *, keep_events: int | None, keep_us: int | None = None, now_us: int | None = None
-    ) -> None:
-        """Write a snapshot, and drop what is older than is to be kept (:meth:`write_snapshot`)."""
-        self.write_snapshot(packed(saved), keep_events=keep_events, keep_us=keep_us, now_us=now_us)
-
-    def write_snapshot(
-        self, row: SnapshotRow, *, keep_events: int | None, keep_us: int | None = None, now_us: int | None = None
-    ) -> None:
+    def write_snapshot(self, row: SnapshotRow, *, keep_events: int | None, keep_us: int | None, now_us: int) -> None:
         """Write what :func:`packed` has made, also some events later.
 
-        Dropped is what lies more than ``keep_events`` before it, or longer than ``keep_us`` before ``now_us`` (None:
-        before it), up to a snapshot only, so that a replay can always begin at one. So are jobs that ended so long ago
-        that they are not to be kept.
+        Dropped is what lies more than ``keep_events`` before it, or longer than ``keep_us`` before ``now_us``, up to a
+        snapshot only, so that a replay can always begin at one. So are jobs that ended so long ago that they are not to
+        be kept.
         """
-        now_us = row[1] if now_us is None else now_us
         too_many = self._last_snapshot("seq", row[0], keep_events)
         commands = [(_SNAPSHOT, [row]), *_dropping(max(too_many, self._last_snapshot("now_us", now_us, keep_us)))]
         if self._keep_jobs_us is not None:

@@ -1,11 +1,9 @@
 """The series of the HTTP API: how many requests were answered how, and how long that took."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from time import monotonic
+from collections.abc import Iterable, Iterator
 
 from aiohttp import web
-from aiohttp.typedefs import Middleware
 from prometheus_client import CollectorRegistry
 
 from cosched.monitoring import series
@@ -34,25 +32,15 @@ class HttpSeries:
             self._answers.update({(route, method, str(status)): 0 for status in (well, 500)})
             self._duration.labels(route)
 
-    def counting(self) -> Middleware:
-        """The middleware that counts: the outermost, so that what others refuse is counted too."""
-
-        @web.middleware
-        async def middleware(
-            request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-        ) -> web.StreamResponse:
-            began_s = monotonic()
-            answered = await handler(request)
-            resource = request.match_info.route.resource
-            route = resource.canonical if resource is not None else _ELSEWHERE
-            if route != AGENTS:
-                method = request.method if request.method in series.HTTP_METHODS else "other"
-                self._answers[route, method, str(answered.status)] += 1
-                if answered.content_type != _STREAM:
-                    self._duration.labels(route).observe(monotonic() - began_s)
-            return answered
-
-        return middleware
+    def count(self, request: web.Request, answered: web.StreamResponse, took_s: float) -> None:
+        """Count an answer."""
+        resource = request.match_info.route.resource
+        route = resource.canonical if resource is not None else _ELSEWHERE
+        if route != AGENTS:
+            method = request.method if request.method in series.HTTP_METHODS else "other"
+            self._answers[route, method, str(answered.status)] += 1
+            if answered.content_type != _STREAM:
+                self._duration.labels(route).observe(took_s)
 
     def collect(self) -> Iterator[Family]:
         """The counts."""

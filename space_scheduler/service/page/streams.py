@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from space_scheduler.service.core.host import CoreHost
-from space_scheduler.service.journal.records import View
+from space_scheduler.service.journal.records import Committed, View
 from space_scheduler.service.log import Log
 from space_scheduler.service.page.feed import MOST_ENDED, Feed, Seen
 from space_scheduler.service.page.rows import JobRow, NodeRow, Rows
@@ -71,7 +71,7 @@ class Streams:
     def __len__(self) -> int:
         return len(self._open)
 
-    def committed(self) -> None:
+    def committed(self, _: Committed) -> None:
         """Something is in the journal: there may be something new to see."""
         self._changed.set()
 

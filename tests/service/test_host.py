@@ -365,8 +365,8 @@ async def test_a_full_disk_stops_accepting_and_nothing_else(path: Path) -> None:
             assert (await host.explain(waiting)).state is JobState.QUEUED  # questions are answered
             assert (await host.job(waiting)).state is JobState.QUEUED
             reports = [
-                asyncio.ensure_future(host.post(ev.JobLaunched(running))),
-                asyncio.ensure_future(host.post(ev.JobEnded(running), note="while the disk was full")),
+                asyncio.ensure_future(host.report(ev.JobLaunched(running))),
+                asyncio.ensure_future(host.report(ev.JobEnded(running), note="while the disk was full")),
             ]
             done, _ = await asyncio.wait(reports, timeout=0.2)
             assert not done  # what nodes say waits for the disk
@@ -389,7 +389,7 @@ async def test_closed_with_a_full_disk_it_ends_and_says_no(path: Path) -> None:
     await live.host.post(ev.NodeJoined(Node("ant", 2, 1 << 30)))
     await live.until(lambda: live.host.view().passes)
     with no_file_may_grow(path):
-        report = asyncio.ensure_future(live.host.post(ev.NodeLost("ant")))
+        report = asyncio.ensure_future(live.host.report(ev.NodeLost("ant")))
         await live.until(lambda: not live.host.view().accepting)
         await live.host.close()
         with pytest.raises(NotAccepting):

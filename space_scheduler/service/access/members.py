@@ -14,19 +14,18 @@ here is refused, too. It is a file of its own, for older software reads no other
 
 import re
 from pathlib import Path
-from typing import Final, TypeVar, get_args
+from typing import Final, get_args
 
 import msgspec
 
-from cosched.errors import BadInput, Failed, NeedsRepair
+from cosched.errors import BadInput
 from cosched.identity.names import Kind
-from cosched.linux.durable import write_durably
+from space_scheduler.service.access import kept
 from space_scheduler.service.journal.forgetting import FORGOTTEN
 
 #: A certificate's serial number in hexadecimal, as :func:`cosched.identity.tls.serial_of` gives it.
 _SERIAL: Final = re.compile(r"[0-9a-f]{1,40}")
 _MOST_SERIALS: Final = 1000
-Document = TypeVar("Document")
 
 
 def checked_serials(serials: list[str], where: str) -> list[str]:
@@ -58,9 +57,11 @@ class Members:
         self._path = path
         self._newest_path = path.with_name("newest.json")
         self._listed = listed
-        self._kept = _read(path, _Kept, "the list of members", "which nodes were removed") or _Kept()
-        about = "the list of nodes' newest certificates", "which older ones are refused"
-        self._newest = _read(self._newest_path, dict[str, _Newest], *about) or {}
+        self._kept = (
+            kept.read(path, _Kept, "the list of members", "it says which nodes were removed: mend it") or _Kept()
+        )
+        about = "the list of nodes' newest certificates", "it says which older ones are refused: mend it"
+        self._newest = kept.read(self._newest_path, dict[str, _Newest], *about) or {}
 
     @property
     def nodes(self) -> list[str]:
@@ -87,31 +88,31 @@ class Members:
 
     def admit(self, name: str) -> None:
         """Let a node join. Raises :class:`Failed`."""
-        kept = self._kept
-        admitted = kept.admitted if name in (*self._listed, *kept.admitted) else (*kept.admitted, name)
-        removed = tuple(each for each in kept.removed if each != name)
-        self._write(_Kept(admitted, removed, kept.revoked))
+        now = self._kept
+        admitted = now.admitted if name in (*self._listed, *now.admitted) else (*now.admitted, name)
+        removed = tuple(each for each in now.removed if each != name)
+        self._write(_Kept(admitted, removed, now.revoked))
 
     def remove(self, name: str, serials: list[str]) -> None:
         """Let it join no more, and revoke those certificates. Raises :class:`Failed`."""
-        kept = self._kept
-        admitted = tuple(each for each in kept.admitted if each != name)
-        removed = tuple(dict.fromkeys([*kept.removed, name]))
-        self._write(_Kept(admitted, removed, kept.revoked | dict.fromkeys(serials, name)))
+        now = self._kept
+        admitted = tuple(each for each in now.admitted if each != name)
+        removed = tuple(dict.fromkeys([*now.removed, name]))
+        self._write(_Kept(admitted, removed, now.revoked | dict.fromkeys(serials, name)))
 
     def revoke(self, kind: Kind, name: str, serials: list[str]) -> None:
         """Let those certificates count no more. Raises :class:`Failed`."""
-        kept = self._kept
-        fresh = {serial: f"{kind} {name}" for serial in serials if serial not in kept.revoked}
-        self._write(_Kept(kept.admitted, kept.removed, kept.revoked | fresh))
+        now = self._kept
+        fresh = {serial: f"{kind} {name}" for serial in serials if serial not in now.revoked}
+        self._write(_Kept(now.admitted, now.removed, now.revoked | fresh))
 
     def forget(self, user: str) -> int:
         """Keep a user's revoked certificates revoked, without the name; how many there are. Raises :class:`Failed`."""
-        kept = self._kept
+        now = self._kept
         theirs = {
             serial: f"user {FORGOTTEN}" for serial, whose in self.revocations().items() if whose == ("user", user)
         }
-        self._write(_Kept(kept.admitted, kept.removed, kept.revoked | theirs))
+        self._write(_Kept(now.admitted, now.removed, now.revoked | theirs))
         return len(theirs)
 
     def shown(self, name: str, serial: str, since_s: float) -> bool:
@@ -131,34 +132,14 @@ class Members:
                 raise BadInput("certificate", found, f"that one, or another after {undone}")
             self.revoke("node", name, [replaced.serial])
         newest = self._newest | {name: _Newest(serial, since_s)}
-        _write(self._newest_path, newest)
+        kept.write(self._newest_path, newest)
         self._newest = newest
         return replaced is not None
 
-    def _write(self, kept: _Kept) -> None:
-        if kept == self._kept:
-            return
-        _write(self._path, kept)
-        self._kept = kept
-
-
-def _read(path: Path, kind: type[Document], what: str, says: str) -> Document | None:
-    """The document in a file; None where there is none. Raises :class:`Failed`."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise Failed(f"{path}: cannot be read: {error.strerror}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise NeedsRepair(f"{path}: not {what} ({error}); it says {says}: mend it") from None
-
-
-def _write(path: Path, document: object) -> None:
-    try:
-        write_durably(path, msgspec.json.format(msgspec.json.encode(document)))
-    except OSError as error:
-        raise Failed(f"{path} cannot be written: {error.strerror}; nothing has changed") from None
+    def _write(self, members: _Kept) -> None:
+        if members != self._kept:
+            kept.write(self._path, members)
+            self._kept = members
 
 
 def _owner(whose: str) -> tuple[Kind, str]:

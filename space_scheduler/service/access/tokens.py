@@ -17,8 +17,8 @@ from typing import Final
 
 import msgspec
 
-from cosched.errors import Failed, NeedsRepair
-from cosched.linux.durable import write_durably
+from cosched.errors import Failed
+from space_scheduler.service.access import kept
 
 _MARK: Final = "cosched"
 _ID_BYTES: Final = 5
@@ -54,14 +54,7 @@ class Tokens:
         self._path = path
         self._now_s = now_s
         self._writing = Lock()
-        try:
-            found = msgspec.json.decode(path.read_bytes(), type=list[Token])
-        except FileNotFoundError:
-            found = []
-        except OSError as error:
-            raise Failed(f"{path}: cannot be read: {error.strerror}") from None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise NeedsRepair(f"{path}: not the list of tokens ({error}); remove it to end all tokens") from None
+        found = kept.read(path, list[Token], "the list of tokens", "remove it to end all tokens") or []
         self._known = {each.id: each for each in found}
 
     def create(self, user: str, label: str, life_s: float, *, read_only: bool = False) -> tuple[Token, str]:
@@ -105,17 +98,14 @@ class Tokens:
     def forget(self, user: str) -> int:
         """Remove those of a user, which are worth nothing from now on; how many there were. Raises :class:`Failed`."""
         with self._writing:
-            kept = {key: each for key, each in self._known.items() if each.user != user}
-            count = len(self._known) - len(kept)
+            others = {key: each for key, each in self._known.items() if each.user != user}
+            count = len(self._known) - len(others)
             if count:
-                self._write(kept)
+                self._write(others)
         return count
 
     def _write(self, tokens: dict[str, Token]) -> None:
-        try:
-            write_durably(self._path, msgspec.json.format(msgspec.json.encode(list(tokens.values()))))
-        except OSError as error:
-            raise Failed(f"{self._path} cannot be written: {error.strerror}; nothing has changed") from None
+        kept.write(self._path, list(tokens.values()))
         self._known = tokens
 
 

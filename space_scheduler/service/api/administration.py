@@ -13,7 +13,7 @@ from aiohttp import web
 
 from cosched.config.cluster import ClusterConfig
 from cosched.config.hosts import check_spellings
-from cosched.errors import BadInput, nearest
+from cosched.errors import BadInput
 from cosched.identity.names import CA_PEM, checked_name
 from cosched.linux.users import NO_ACCOUNT
 from cosched.model.time import US_PER_S, humanised
@@ -24,6 +24,7 @@ from space_scheduler.service.access.callers import Callers
 from space_scheduler.service.access.members import Members, checked_serials
 from space_scheduler.service.access.problems import Refusal, answer
 from space_scheduler.service.access.tokens import Token, Tokens
+from space_scheduler.service.api import queries
 from space_scheduler.service.api.bodies import Bodies
 from space_scheduler.service.api.rates import Rates
 from space_scheduler.service.core.host import CoreHost
@@ -80,11 +81,7 @@ class Administration:
         caller = self._callers.operator(request, "nodes are admitted and removed")
         name = request.match_info["name"]
         asked = await self._bodies.document(request, caller.user, docs.RemoveRequest, "remove")
-        entry = self._link.book.get(name)
-        if entry is None:
-            near = nearest(name, self._link.book.names())
-            hint = f"; did you mean {near!r}?" if near else ""
-            raise Refusal(404, f"there is no node {name!r}{hint}", where="node", found=name, nearest=near)
+        entry = queries.node(request, self._link.book)
         serials = [*checked_serials(asked.serials, "remove"), *([entry.serial] if entry.serial else [])]
         self._members.remove(name, serials)
         self._link.remove(name)

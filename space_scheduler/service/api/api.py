@@ -89,7 +89,7 @@ class Api:
 
     async def submit(self, request: web.Request) -> web.Response:
         """Accept a job."""
-        caller = self._caller(request)
+        caller = self._callers.of(request)
         body = await self._bodies.read(request, caller.user)
         try:
             given = submissions.checked(submissions.decoded(body), self.config)
@@ -109,7 +109,7 @@ class Api:
             self._rates.give_back(caller.user)
             raise Refusal(429, f"{error}; submit again when some have run", retry_after_s=_FULL_AGAIN_S) from None
         record = await self.waiting.find(job_id)  # as accepted: what is decided about it later is asked for later
-        return answer(self._noted(await self._document(record, caller, explained=False), record, caller), 201)
+        return answer(await self._document(record, caller, explained=False, noted=True), 201)
 
     def _may_submit(self, caller: Caller) -> None:
         if not caller.named:
@@ -138,7 +138,7 @@ class Api:
 
     async def jobs(self, request: web.Request) -> web.Response:
         """Those alive."""
-        caller = self._caller(request)
+        caller = self._callers.of(request)
         user, state = request.query.get("user"), request.query.get("state")
         if state == "held":  # of clients of version 0.1
             state = JobState.WAITING.value
@@ -157,7 +157,7 @@ class Api:
 
     async def history(self, request: web.Request) -> web.Response:
         """Those that have ended."""
-        caller = self._caller(request)
+        caller = self._callers.of(request)
         limit = queries.whole(request, "limit", 1, openapi.MAX_HISTORY, 100)
         before = queries.whole(request, "before", 1, None, None)
         user = request.query.get("user")
@@ -165,12 +165,12 @@ class Api:
 
     async def job(self, request: web.Request) -> web.Response:
         """One job."""
-        caller = self._caller(request)
+        caller = self._callers.of(request)
         return await self._told(await self.waiting.find(queries.job_id(request)), caller)
 
     async def explain(self, request: web.Request) -> web.Response:
         """Why it is in its state."""
-        caller = self._caller(request)
+        caller = self._callers.of(request)
         record = await self.waiting.find(queries.job_id(request))
         explained = await self.host.explain(record.id, owners=caller.operator)
         own = caller.may_change(record.user)
@@ -188,7 +188,7 @@ class Api:
 
     async def wait(self, request: web.Request) -> web.Response:
         """A job when it has ended."""
-        caller = self._caller(request)
+        caller = self._callers.of(request)
         given = request.query.get("timeout_s", "30")
         try:
             timeout_s = float(given)
@@ -200,7 +200,7 @@ class Api:
 
     async def output(self, request: web.Request) -> web.StreamResponse:
         """What it wrote."""
-        caller = self._caller(request)
+        caller = self._callers.of(request)
         stream = queries.choice(request, "stream", STREAMS)
         follow = queries.choice(request, "follow", ("0", "1")) == "1"
         offset = queries.whole(request, "offset", 0, None, 0) or 0
@@ -212,33 +212,23 @@ class Api:
             return await spool.one(offset, most)
         return await spool.all(request, offset, follow=follow)
 
-    async def cancel(self, request: web.Request) -> web.Response:
-        """End a job."""
-        return await self._change(request, "cancel", ev.JobCancelled)
-
-    async def hold(self, request: web.Request) -> web.Response:
-        """Keep a job from starting."""
-        return await self._change(request, "hold", ev.JobHeld)
-
-    async def release(self, request: web.Request) -> web.Response:
-        """Free a job that is held; what another rule keeps back waits on."""
-        return await self._change(request, "release", ev.JobReleased)
-
-    async def _change(self, request: web.Request, verb: str, event: Callable[[int], ev.Event]) -> web.Response:
-        caller = self._caller(request)
+    async def change(self, route: openapi.Route, request: web.Request) -> web.Response:
+        """What a user or operator wishes for a job: post the route's event."""
+        assert route.posts is not None
+        caller = self._callers.of(request)
         record = await self.waiting.find(queries.job_id(request))
-        self._may_change(caller, record, verb)
+        self._may_change(caller, record, route.name)
         if record.alive:
             try:
-                await self.host.post(event(record.id), note=f"by {caller.user}")
+                await self.host.post(route.posts(record.id), note=f"by {caller.user}")
                 return await self._told(await self.waiting.find(record.id), caller)
             except (UnknownJob, IllegalTransition):
                 record = await self.waiting.find(record.id)
         story = ", ".join(f"{step.state} {documents.iso(self.host.clock.when, step.now_us)}" for step in record.history)
-        message = f"job {record.id} is {record.state}: it cannot be {_PAST[verb]} any more; its story: {story}"
-        if record.alive:
-            state = f"{record.state} ({why})" if (why := record.kept_back) is not None else record.state.value
-            message = f"job {record.id} is {state}: it cannot be {_PAST[verb]} now; its story: {story}"
+        state, any_more = record.state.value, "now" if record.alive else "any more"
+        if record.alive and (why := record.kept_back) is not None:
+            state = f"{state} ({why})"
+        message = f"job {record.id} is {state}: it cannot be {route.past} {any_more}; its story: {story}"
         raise Refusal(409, message, where=f"job {record.id}", found=record.state.value)
 
     def _may_change(self, caller: Caller, record: JobRecord, verb: str) -> None:
@@ -250,7 +240,7 @@ class Api:
 
     async def nodes(self, request: web.Request) -> web.Response:
         """All nodes."""
-        caller = self._caller(request)
+        caller = self._callers.of(request)
         found = [
             msgspec.structs.replace(each, stalled=stalled_on([self.book.entry(each.name)], own=caller.may_change))
             for each in self.book.documents(self.host.view(), self.config.contract, self.config.name)
@@ -259,7 +249,7 @@ class Api:
 
     async def drain(self, request: web.Request) -> web.Response:
         """Take a node out of service, its jobs go on."""
-        body = await self._bodies.read(request, self._caller(request).user)
+        body = await self._bodies.read(request, self._callers.of(request).user)
         asked = convert(decoded(body, "a reason, or nothing") if body.strip() else {}, docs.DrainRequest, "drain")
         if len(asked.reason) > 500 or not asked.reason.isprintable():
             raise BadInput("drain: reason", "too long, or not printable", "at most 500 printable characters")
@@ -270,15 +260,12 @@ class Api:
         return await self._change_node(request, ev.NodeResumed)
 
     async def _change_node(self, request: web.Request, event: Callable[[str], ev.Event]) -> web.Response:
-        caller = self._caller(request)
+        caller = self._callers.of(request)
         name = request.match_info["name"]
         if not caller.operator:
             raise Refusal(403, f"nodes are drained and resumed by operators; {caller.user} is none", found=caller.user)
-        if self.book.get(name) is None:
-            near = nearest(name, self.book.names())
-            hint = f"; did you mean {near!r}?" if near else ""
-            raise Refusal(404, f"there is no node {name!r}{hint}", where="node", found=name, nearest=near)
-        if event is ev.NodeResumed and (since := self.book.entry(name).expired):
+        if queries.node(request, self.book).expired and event is ev.NodeResumed:
+            since = self.book.entry(name).expired
             words = f"node {name}: its certificate expired on {since}: 'cosched node renew' makes another"
             raise Refusal(409, words, where="node", found=name)
         try:
@@ -294,7 +281,7 @@ class Api:
 
     async def cluster(self, request: web.Request) -> web.Response:
         """The service and its cluster."""
-        self._caller(request)
+        self._callers.of(request)
         view = self.host.view()
         alive = view.alive
         return answer(
@@ -320,7 +307,7 @@ class Api:
 
     async def set_aside(self, request: web.Request) -> web.Response:
         """Nodes, jobs, launches and policies that are set aside."""
-        caller = self._caller(request)
+        caller = self._callers.of(request)
         known = Known(self.host.view(), self.book, self.config, self.host.policy_name, self.host.clock.when)
         return answer(docs.SetAsideList(for_caller(caller, set_aside(known))))
 
@@ -330,7 +317,7 @@ class Api:
 
     async def metrics(self, request: web.Request) -> web.Response:
         """For Prometheus; with what owners use of nodes for operators alone."""
-        text = self._metrics.exposition(owners=self._caller(request).operator)
+        text = self._metrics.exposition(owners=self._callers.of(request).operator)
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 
     async def healthz(self, _request: web.Request) -> web.Response:
@@ -342,11 +329,8 @@ class Api:
 
     # what they share
 
-    def _caller(self, request: web.Request) -> Caller:
-        return self._callers.of(request)
-
-    async def _told(self, record: JobRecord, caller: Caller, status: int = 200) -> web.Response:
-        return answer(self._noted(await self._document(record, caller), record, caller), status)
+    async def _told(self, record: JobRecord, caller: Caller) -> web.Response:
+        return answer(await self._document(record, caller, noted=True))
 
     def _held(self) -> dict[str, int]:
         """How many processors jobs hold on each node; counted once for each view."""
@@ -354,11 +338,6 @@ class Api:
         if self._counted[0] is not view:
             self._counted = view, held_procs(view)
         return self._counted[1]
-
-    @staticmethod
-    def _noted(found: docs.JobDoc, record: JobRecord, caller: Caller) -> docs.JobDoc:
-        notes = script_notes(record.submission.script) if caller.may_change(record.user) else []
-        return msgspec.structs.replace(found, notes=notes)
 
     async def _list(self, records: list[JobRecord], caller: Caller) -> web.Response:
         """A list; of the first that wait, it says why they wait now."""
@@ -371,7 +350,9 @@ class Api:
             shown.append(await self._document(each, caller, explained=each.id in explained))
         return answer(docs.JobList(shown))
 
-    async def _document(self, record: JobRecord, caller: Caller, *, explained: bool = True) -> docs.JobDoc:
+    async def _document(
+        self, record: JobRecord, caller: Caller, *, explained: bool = True, noted: bool = False
+    ) -> docs.JobDoc:
         clock, present, own = self.host.clock, None, caller.may_change(record.user)
         aside = self.host.view().aside.get(record.id)
         if aside is None and explained and record.state in _CHANGING:
@@ -393,9 +374,9 @@ class Api:
             limited=limited if own else [],
             stalled=stalled_on(self.book, job_id=record.id, own=caller.may_change),
             history=story_for(caller, found_doc.history),
+            notes=script_notes(record.submission.script) if noted and own else [],
         )
 
 
 #: In these states a job's reason may be later than its last step.
 _CHANGING: Final = (JobState.QUEUED, JobState.STARTING, JobState.RUNNING)
-_PAST: Final = {"cancel": "cancelled", "hold": "held", "release": "released"}

@@ -1,6 +1,7 @@
 """The OpenAPI 3.1 document of the API, made from the routes' table and the documents' structures."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, Literal
 
 import msgspec
@@ -8,6 +9,7 @@ from aiohttp import web
 
 import cosched
 from cosched.wire import api
+from space_scheduler.machine import events as ev
 from space_scheduler.service.api.heavy import Heavy
 
 JSON: Final = "application/json"
@@ -24,9 +26,11 @@ class Parameter(msgspec.Struct, frozen=True):
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """One method of one address. ``name`` is the handler's; ``answers`` a structure, or a media type for anything else.
 
-    ``errors`` are the statuses of the problems that are its own; every route may also say 400, 401, 403, 405, 429
-    and 500. ``heavy``: a long list or a stream, made and sent within bounds of their own (:mod:`~.heavy`).
-    ``readable``: a read-only token may get it. Beside the counts of ``/metrics`` it says nothing of a person.
+    ``posts`` is the event of the job in the path that a user or operator wishes by it, instead of a handler of its own;
+    ``past`` is what the job then is, in words. ``errors`` are the statuses of the problems that are its own; every
+    route may also say 400, 401, 403, 405, 429 and 500. ``heavy``: a long list or a stream, made and sent within bounds
+    of their own (:mod:`~.heavy`). ``readable``: a read-only token may get it. Beside the counts of ``/metrics`` it says
+    nothing of a person.
     """
 
     method: str
@@ -40,6 +44,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     heavy: Literal["", "list", "stream"] = ""
     errors: Sequence[int] = ()
     readable: bool = False
+    posts: Callable[[int], ev.Event] | None = None
+    past: str = ""
 
 
 def _whole(least: int, most: int | None = None, default: int | None = None) -> dict[str, Any]:
@@ -123,11 +129,16 @@ ROUTES: Final = (
             summary=summary,
             answers=api.JobDoc,
             errors=(404, 409, 503),
+            posts=posts,
+            past=past,
         )
-        for name, summary in (
-            ("cancel", "A job is not wanted any more, wherever it is in its life"),
-            ("hold", "A queued job is not to be started until released"),
-            ("release", "A held job goes back to its place in the queue, unless it waits for something else"),
+        for name, posts, past, summary in (
+            ("cancel", ev.JobCancelled, "cancelled", "A job is not wanted any more, wherever it is in its life"),
+            ("hold", ev.JobHeld, "held", "A queued job is not to be started until released"),
+            (
+                *("release", ev.JobReleased, "released"),
+                "A held job goes back to its place in the queue, unless it waits for something else",
+            ),
         )
     ),
     Route(
@@ -274,7 +285,10 @@ def routes(heavy: Heavy, *holders: object) -> list[web.RouteDef]:
     """Every route with its handler, a method of that name of one of the objects."""
     found = []
     for each in ROUTES:
-        handler = next(getattr(holder, each.name) for holder in holders if hasattr(holder, each.name))
+        name = "change" if each.posts is not None else each.name
+        handler = next(getattr(holder, name) for holder in holders if hasattr(holder, name))
+        if each.posts is not None:
+            handler = partial(handler, each)
         if each.heavy:
             handler = heavy.listing(handler) if each.heavy == "list" else heavy.stream(handler)
         found.append(web.route(each.method, each.path, handler))

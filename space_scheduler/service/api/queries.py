@@ -3,6 +3,8 @@
 from aiohttp import web
 
 from cosched.errors import BadInput, nearest
+from space_scheduler.service.access.problems import Refusal
+from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
 
 
 def job_id(request: web.Request) -> int:
@@ -32,3 +34,13 @@ def choice(request: web.Request, key: str, choices: tuple[str, ...]) -> str:
     if text not in choices:
         raise BadInput(key, f"found {text!r}", " or ".join(choices), nearest=nearest(text, choices))
     return text
+
+
+def node(request: web.Request, book: NodeBook) -> NodeEntry:
+    """The node in the path. Raises :class:`Refusal` with 404."""
+    name = request.match_info["name"]
+    if (entry := book.get(name)) is None:
+        near = nearest(name, book.names())
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise Refusal(404, f"there is no node {name!r}{hint}", where="node", found=name, nearest=near)
+    return entry

@@ -38,8 +38,6 @@ from space_scheduler.service.journal.schema import JournalUnwritable
 
 __all__ = ["CoreHost", "NotAccepting"]
 
-#: What users and operators wish is refused while it cannot be journalled; what nodes report waits.
-WISHES = (ev.JobSubmitted, ev.JobHeld, ev.JobReleased, ev.JobCancelled, ev.NodeDrained, ev.NodeResumed)
 _log = logging.getLogger(__name__)
 
 
@@ -128,15 +126,15 @@ class CoreHost:
         return await self._ask(fx.Submit(job, submission, user, hold, most), wish=True)
 
     async def post(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> Committed:
-        """Accept an event; answered when it is in the journal.
+        """Accept what a user or an operator wishes; answered when it is in the journal.
 
         ``facts`` are of the job that the event names. Raises ``UnknownJob``, ``UnknownNode``, ``IllegalTransition`` or
-        ValueError where the event does not fit (the state is then as before). While the journal cannot be written,
-        wishes (:data:`WISHES`) raise :class:`NotAccepting`; what nodes report waits until it can.
+        ValueError where the event does not fit (the state is then as before), and :class:`NotAccepting` while the
+        journal cannot be written.
         """
         if isinstance(event, ev.Boundary | ev.TimerDue):
             raise ValueError(f"{type(event).__name__} is the host's own to say")
-        return await self._ask(fx.TakeIn(event, note, facts), wish=isinstance(event, WISHES))
+        return await self._ask(fx.TakeIn(event, note, facts), wish=True)
 
     async def report(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> Committed:
         """Accept what the service's own rules have found; as :meth:`post`, but for that all of it waits for the disk.

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -112,13 +112,13 @@ def kernel_us(thread: Thread) -> int:
         raise ProcessLookupError(thread.tid) from None
 
 
-def any_named(pids: Iterable[int], name: str) -> bool:
-    """Whether a process's command, as the kernel has it (15 characters at most), is ``name``."""
-    for pid in list(pids)[:MOST_PROCESSES]:
+def named(pids: Iterable[int], names: Collection[str]) -> set[str]:
+    """Those of ``names`` that are a process's command as the kernel has it (15 characters at most)."""
+    found: set[str] = set()
+    for pid in list(pids)[:MOST_PROCESSES] if names else ():
         with suppress(OSError):
-            if files.read(f"/proc/{pid}/comm").rstrip("\n") == name:
-                return True
-    return False
+            found.add(files.read(f"/proc/{pid}/comm").rstrip("\n"))
+    return found.intersection(names)
 
 
 def shares_memory(pid: int) -> bool:

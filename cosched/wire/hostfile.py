@@ -1,7 +1,7 @@
 """The node file: what an agent writes for a job on its node, and what a launcher's host names mean.
 
 One line a node in the allocation's order: ``HOST slots=TASKS``, as Open MPI 4 and 5 read it; ``cut -d' ' -f1`` gives
-the hosts. MPICH and PVM have files of their own formats beside it. Hosts are addresses, not names: nothing has to be
+the hosts. Other launchers have files of their own formats beside it. Hosts are addresses, not names: nothing has to be
 looked up, so nothing hangs where no name server answers. A job on a single node gets ``localhost``, which every
 launcher starts on without a remote shell, whatever the host is called.
 """
@@ -11,27 +11,12 @@ from collections.abc import Sequence
 from cosched.wire.messages import Peer
 
 
-def hostfile(peers: Sequence[Peer]) -> str:
-    """The node file's text for a job on ``peers``, the same on all of its nodes."""
-    if len(peers) == 1:
-        return f"localhost slots={peers[0].tasks}\n"
-    return "".join(f"{peer.address} slots={peer.tasks}\n" for peer in peers)
-
-
-def mpich_hosts(peers: Sequence[Peer]) -> str:
-    """The same for MPICH's process manager: ``HOST:TASKS``."""
-    if len(peers) == 1:
-        return f"localhost:{peers[0].tasks}\n"
-    return "".join(f"{peer.address}:{peer.tasks}\n" for peer in peers)
-
-
-def pvm_hosts(peers: Sequence[Peer], here: str, host_name: str) -> str:
-    """The same for PVM: names, by which programs know hosts, and the address of each.
-
-    Its daemon finds the line of its own host by the system's host name, so the node ``here`` has ``host_name``.
+def hostfile(peers: Sequence[Peer], line: str = "{host} slots={tasks}") -> str:
+    """The node file's text for a job on ``peers``, the same on all of its nodes; with another ``line``, that of a
+    launcher that wants the same in another format.
     """
-    address = {peer.name: "127.0.0.1" if len(peers) == 1 else peer.address for peer in peers}
-    return "".join(f"{host_name if peer.name == here else peer.name} ip={address[peer.name]}\n" for peer in peers)
+    alone = len(peers) == 1
+    return "".join(line.format(host="localhost" if alone else each.address, tasks=each.tasks) + "\n" for each in peers)
 
 
 def peer_named(host: str, peers: Sequence[Peer]) -> Peer | None:

@@ -1,4 +1,4 @@
-"""The messages between scheduler and agents, version 4 (design, section 4). Encoded with MessagePack, one a frame.
+"""The messages between scheduler and agents, version 5 (design, section 4). Encoded with MessagePack, one a frame.
 
 The agent dials out and says :class:`Hello`; the scheduler answers :class:`Welcome` or :class:`Rejected`. Then the agent
 sends :class:`Heartbeat` every ``heartbeat_us``; a scheduler that has heard nothing for ``lease_us`` counts the node as
@@ -28,9 +28,10 @@ A job that runs may change its shape: :class:`Resize` to each node that it keeps
 answered. A node that leaves and joins again is made ready anew.
 
 Version 1 knew no :class:`Resize`, and refused a second :class:`Prepare`; version 2 knew no :class:`DeskReported`;
-version 3 knew no uids of submitters, and no :class:`JobsHeld`. Each side says with its first message which version it
-speaks; what is spoken is the lower one (:func:`spoken`), and nodes whose agents speak an older one are served all that
-it had. An agent whose hello is refused because of its version says the next one in the version before.
+version 3 knew no uids of submitters, and no :class:`JobsHeld`; version 4 sent no :class:`JobFile`, since its agents
+knew the launchers (:mod:`cosched.wire.version_4`). Each side says with its first message which version it speaks; what
+is spoken is the lower one (:func:`spoken`), and nodes whose agents speak an older one are served all that it had. An
+agent whose hello is refused because of its version says the next one in the version before.
 """
 
 from typing import Annotated, Final, TypeVar
@@ -47,7 +48,7 @@ from cosched.model.node import Presence, Usage
 from cosched.model.stall import Stall
 from cosched.wire.sequence import HEADER_BYTES
 
-VERSION: Final = 4
+VERSION: Final = 5
 #: Of agents that resize no job, and give a job that runs no further node.
 RIGID_VERSION: Final = 1
 #: From this one on, nodes say what their desks report.
@@ -56,6 +57,8 @@ REPORTING_VERSION: Final = 3
 UID_VERSION: Final = 4
 #: From this one on, nodes say what they were told of jobs.
 HOLDING_VERSION: Final = 4
+#: From this one on, orders bring the files that launchers need, and name the processes to look for.
+FILES_VERSION: Final = 5
 #: What a refusal begins with that is because of the version of a hello; version 1 began it so, too.
 WRONG_VERSION: Final = "hello: version"
 MAX_FRAME_BYTES: Final = 4 << 20
@@ -98,6 +101,19 @@ class JobMap(msgspec.Struct, frozen=True):
 
     number: q.Count
     enabled: dict[str, q.Tasks]
+
+
+class JobFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file that a launcher needs on a job's node. ``value`` stands for its path, in the environment and in files.
+
+    In ``text`` the agent replaces what stands for its own (:data:`LOCAL_VALUES`) and for the order's files. A text is
+    in a directory of the attempt, readable by its user; a ``program`` is beside ``cosched-rsh``, the same for all jobs.
+    """
+
+    value: Annotated[str, msgspec.Meta(pattern=r"^\{[a-z0-9_]{1,40}\}\Z")]
+    name: Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_.-]{0,40}\Z")]
+    text: str
+    program: bool = False
 
 
 class Exit(msgspec.Struct, frozen=True):
@@ -166,8 +182,8 @@ class JobSigns(msgspec.Struct, frozen=True):
     ``transports``: what its processes there talk over, as far as it can be seen waiting, and what cannot; ``effort``:
     what they have done so far. ``ran_us`` is how long all of their threads have run since the node watches them,
     ``queued_us`` how long they have waited for a CPU (-1 both: not known, or a node of an older version). ``stall``:
-    what of it cannot be ended; ``hydra``: MPICH's process manager has been seen there (a scheduler of an older version
-    looks at neither).
+    what of it cannot be ended; ``seen``: names of its processes that the scheduler wants to hear of and that were there
+    (a scheduler of an older version looks at neither). ``hydra``: until version 4, ``hydra_pmi_proxy`` was among them.
     """
 
     job_id: q.JobId
@@ -180,6 +196,7 @@ class JobSigns(msgspec.Struct, frozen=True):
     queued_us: q.MicrosOrUnknown = -1
     stall: Stall | msgspec.UnsetType = msgspec.UNSET
     hydra: bool | msgspec.UnsetType = msgspec.UNSET
+    seen: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -433,12 +450,13 @@ class Prepare(Order, frozen=True, omit_defaults=True):
 
     ``memory_bytes`` is for one task, None for no limit of its own; ``limit_us`` the run time at which the first node
     ends the job, with ``grace_us`` between SIGTERM and SIGKILL. ``environment`` is the same on all nodes, except that
-    the agent puts its own for values that are, as a whole, one of :data:`LOCAL_VALUES`: ``{node_file}``,
-    ``{mpich_hosts}`` and ``{pvm_hosts}`` are the files with the texts of :mod:`cosched.wire.hostfile`, which it writes;
-    ``{rsh}`` its ``cosched-rsh``; ``{rank}`` its ``cosched-rank``, which runs a rank and says which one ended badly;
-    ``{pvmd}`` its ``cosched-pvmd``, which starts PVM's daemon where an earlier one was killed; ``{interface}`` the
+    the agent puts its own for values that are, as a whole, one of :data:`LOCAL_VALUES` or the ``value`` of one of
+    ``files``, the files that it writes before it answers: ``{rsh}`` is its ``cosched-rsh``; ``{interface}`` the
     network interface that has the node's address (where there is none, the variable is left out); ``{tmp}`` the
-    job's own directory for temporary files (``/tmp`` where that is private). HOME, USER, LOGNAME and SHELL are not
+    job's own directory for temporary files (``/tmp`` where that is private); in files alone, ``{witness}`` is the
+    beginning of a shell command that watches a process (``node_agent/programs/rank_witness.py``), ``{host_name}`` the
+    system's host name. ``watched``: names of processes, as the kernel has them, that are told in ``JobSigns.seen``.
+    HOME, USER, LOGNAME and SHELL are not
     in it: they are what the node's own user database says (Open MPI does not start without HOME). ``umask`` is the
     submitter's; the usual one is not sent, so that an agent of an earlier version understands the order. ``cpus`` as
     in :class:`Resize`, from the beginning; ``map`` the first of a malleable job, whose ranks on a node where none of
@@ -459,6 +477,8 @@ class Prepare(Order, frozen=True, omit_defaults=True):
     cpus: q.WholeCpus | None = None
     map: JobMap | None = None
     uid: Uid | None = None
+    files: tuple[JobFile, ...] | msgspec.UnsetType = msgspec.UNSET
+    watched: tuple[str, ...] = ()
 
 
 class Run(Order, frozen=True):
@@ -474,9 +494,10 @@ class Resize(Order, frozen=True, omit_defaults=True):
     """A job that runs is to have another share of this node, and other nodes beside it, from now on.
 
     ``tasks`` are its places here, by which its memory goes. Its processes, those there are and those to come, may use
-    ``cpus`` CPUs together; None: all that parallel work may use; 0: none, they are stopped. ``peers`` and ``grant``
-    are the job's nodes now, the grant renewed. ``asleep``: all of its processes here sleep, and whatever they do comes
-    after what others do. Either all of it holds when :class:`Resized` is said, or nothing has changed.
+    ``cpus`` CPUs together; None: all that parallel work may use; 0: none, they are stopped. ``peers``, ``grant`` and
+    ``files`` are the job's nodes now, the grant renewed, the files rewritten. ``asleep``: all of its processes here
+    sleep, and whatever they do comes after what others do. Either all of it holds when :class:`Resized` is said, or
+    nothing has changed.
     """
 
     tasks: q.Tasks
@@ -484,6 +505,7 @@ class Resize(Order, frozen=True, omit_defaults=True):
     peers: tuple[Peer, ...]
     grant: bytes
     asleep: bool = False
+    files: tuple[JobFile, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Adapt(Order, frozen=True):
@@ -579,10 +601,8 @@ ToAgent = (
     | Turns
 )
 
-#: Values in ``Prepare.environment`` that each agent replaces by what they are on its node.
-LOCAL_VALUES: Final = (
-    "{node_file}", "{mpich_hosts}", "{pvm_hosts}", "{rsh}", "{rank}", "{pvmd}", "{interface}", "{tmp}"
-)  # fmt: skip
+#: Values in ``Prepare.environment`` and the texts of files that each agent replaces by what they are on its node.
+LOCAL_VALUES: Final = ("{rsh}", "{witness}", "{host_name}", "{interface}", "{tmp}")
 
 Kind = TypeVar("Kind")
 _encoder = msgspec.msgpack.Encoder()

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from cosched.wire.messages import Fence, FromAgent, JobMap, Peer, Prepare
+from cosched.wire.messages import Fence, FromAgent, JobFile, JobMap, Peer, Prepare
 from node_agent.core.attempt import Attempt, Key
 from node_agent.core.replies import Reply
 
@@ -87,12 +87,13 @@ class ReadGrant(msgspec.Struct, frozen=True):
 
 
 class MakeReady(msgspec.Struct, frozen=True):
-    """Look whether the disk has room for new work, and write the files that tell a job its nodes.
+    """Look whether the disk has room for new work, and write the files that a job's launchers need.
 
     Reply: ``Done``, or ``Declined`` with the reason: then no new work can be taken.
     """
 
     key: Key
+    files: tuple[JobFile, ...]
     peers: tuple[Peer, ...]
 
 

@@ -14,6 +14,7 @@ from cosched.wire.messages import (
     Run,
     Started,
 )
+from cosched.wire.version_4 import files_of
 from node_agent.core import effects as fx
 from node_agent.core.attempt import STREAMS, Answer, Attempt, Key, key_name
 from node_agent.core.fence import order_problem
@@ -123,7 +124,7 @@ class OrderRules:
         memory.making_ready.add(key)
         try:
             yield GuardWait()
-            yield fx.MakeReady(key, message.peers)
+            yield fx.MakeReady(key, files_of(message, memory.node), message.peers)
             made = memory.get(key) or memory.new(key, message.fence.cluster_id)
             made = memory.change(made, cluster_id=message.fence.cluster_id)
             try:

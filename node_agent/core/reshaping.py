@@ -8,6 +8,7 @@ import msgspec
 
 from cosched.wire.grant import Grant
 from cosched.wire.messages import Prepare, Prepared, Resize, Resized
+from cosched.wire.version_4 import files_of
 from node_agent.core import effects as fx
 from node_agent.core.attempt import Attempt
 from node_agent.core.memory import Memory
@@ -53,9 +54,8 @@ def reshaped(memory: Memory, message: Resize, attempt: Attempt | None) -> Steps[
     yield from _told(memory, message, prepare)
     done: Done = yield fx.ResizeGroup(attempt.id, message.order.n, message.tasks, message.cpus, message.asleep)
     attempt, prepare = opened(memory.get(attempt.id))
-    changed = msgspec.structs.replace(
-        prepare, tasks=message.tasks, cpus=message.cpus, peers=message.peers, grant=message.grant
-    )
+    nodes = {"peers": message.peers, "grant": message.grant, "files": message.files}
+    changed = msgspec.structs.replace(prepare, tasks=message.tasks, cpus=message.cpus, **nodes)
     memory.change(attempt, prepare=changed, asleep=message.asleep)
     where = f"CPUs {', '.join(map(str, done.cpus))}" if done.cpus else "no CPU" if message.cpus == 0 else "all CPUs"
     memory.effects.append(
@@ -90,8 +90,9 @@ def _newer(memory: Memory, message: Prepare | Resize, prepare: Prepare) -> Steps
 
 def _told(memory: Memory, message: Prepare | Resize, prepare: Prepare) -> Steps[None]:
     """Have the files written that tell a job its nodes, where they are others."""
-    if message.peers != prepare.peers:
-        yield fx.MakeReady((message.order.job_id, message.order.attempt), message.peers)
+    if (message.peers, message.files) != (prepare.peers, prepare.files):
+        key = (message.order.job_id, message.order.attempt)
+        yield fx.MakeReady(key, files_of(message, memory.node), message.peers)
 
 
 def _same_apart_from_nodes(first: Prepare, second: Prepare) -> bool:
@@ -102,7 +103,7 @@ def _same_apart_from_nodes(first: Prepare, second: Prepare) -> bool:
 
 def _apart_from_nodes(prepare: Prepare) -> Prepare:
     return msgspec.structs.replace(
-        prepare, fence=None, order=None, peers=(), environment={}, grant=b"", map=None, uid=None
+        prepare, fence=None, order=None, peers=(), environment={}, grant=b"", map=None, uid=None, files=(), watched=()
     )
 
 

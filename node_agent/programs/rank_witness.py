@@ -1,9 +1,11 @@
-"""``rank_witness.py RANK-PID DAEMON-PID``: sees one rank of an MPI program end, and says which one ended badly.
+"""``witness.py RANK-PID DAEMON-PID [LAUNCHER...]``: sees one rank of an MPI program end, and says which ended badly.
 
 ``cosched-rank`` starts it, waits until it closes standard output, and becomes the rank. So the rank is a child of
 ``mpirun`` or of its daemon on this node: Open MPI 5's deadlocks or crashes when a rank that is somebody else's child
 is killed while it starts. ``mpirun`` itself does not always say which rank it was, and sometimes does not see that one
 is gone; then it would wait until the job's limit, and is killed here.
+
+Launchers are commands that are stuck where they sleep on without the rank, whatever they wait for.
 
 It is in the rank's process group: what is ended together with its group ends this too, and nothing is said. Run as a
 file by ``python -I -S``, so it imports next to nothing.
@@ -24,7 +26,6 @@ _PIDFD_GET_INFO = 0xC000FF0B | _INFO.size << 16
 _PIDFD_INFO_EXIT = 1 << 3
 #: How long a daemon may take to end the job after a rank has ended badly, and of that asleep without a pause.
 _PATIENCE_S, _ASLEEP_S, _LOOK_S = 5.0, 3.0, 0.25
-_LAUNCHERS = ("prterun", "orterun", "mpirun", "mpiexec")
 #: Words of who wants a job to go on without the rank: in ``mpirun``'s arguments, or set for its ranks.
 _GOES_ON = (b"recover", b"continuous", b"with-ft")
 _GOES_ON_SET = "OMPI_MCA_mpi_ft_enable"
@@ -68,13 +69,13 @@ def ended(fd: int, timeout_s: float | None) -> bool:
     return bool(poll.poll(None if timeout_s is None else timeout_s * 1000))
 
 
-def is_stuck(pid: int) -> bool:
-    """Whether a daemon is asleep as one is that will never end: in a lock, or, ``mpirun`` itself, in anything."""
+def is_stuck(pid: int, launchers: tuple[str, ...]) -> bool:
+    """Whether a daemon is asleep as one is that will never end: in a lock, or, a launcher itself, in anything."""
     state = fields(pid)
     if not state or state[0] != "S":
         return False
     name = read(f"/proc/{pid}/comm").decode(errors="replace")
-    return name.startswith(_LAUNCHERS) or b"futex" in read(f"/proc/{pid}/wchan")
+    return name.startswith(launchers) or b"futex" in read(f"/proc/{pid}/wchan")
 
 
 def goes_on(daemon: int) -> bool:
@@ -94,12 +95,12 @@ def print_words(words: str, *ways: int | str) -> None:
             continue
 
 
-def watch_over(daemon: int, daemon_fd: int, words: str) -> None:
+def watch_over(daemon: int, daemon_fd: int, words: str, launchers: tuple[str, ...]) -> None:
     """Have the daemon end within its time; who is stuck is killed, and what it may have swallowed is said again."""
     began_s = awake_s = time.monotonic()
     while not ended(daemon_fd, _LOOK_S):
         now_s = time.monotonic()
-        if not is_stuck(daemon):
+        if not is_stuck(daemon, launchers):
             awake_s = now_s
         if now_s - began_s >= _PATIENCE_S and now_s - awake_s >= _ASLEEP_S and not goes_on(daemon):
             print_words(words, f"/proc/{daemon}/fd/2")
@@ -108,7 +109,7 @@ def watch_over(daemon: int, daemon_fd: int, words: str) -> None:
             return
 
 
-def main(rank_pid: int, daemon: int) -> None:
+def main(rank_pid: int, daemon: int, launchers: tuple[str, ...]) -> None:
     """Wait for the rank's end, and do what is to be done then."""
     os.closerange(3, 1024)
     try:
@@ -132,8 +133,8 @@ def main(rank_pid: int, daemon: int) -> None:
     words = f"cosched: rank {rank} ended with status {status}"
     print_words(words, 2)
     os.dup2(null, 2)  # the daemon may wait for the end of what a rank prints
-    watch_over(daemon, daemon_fd, words)
+    watch_over(daemon, daemon_fd, words, launchers)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(int(sys.argv[1]), int(sys.argv[2]), tuple(sys.argv[3:]))

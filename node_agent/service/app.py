@@ -36,7 +36,7 @@ from node_agent.service.disk import Disk
 from node_agent.service.entrance import Entrance
 from node_agent.service.environment import Environment
 from node_agent.service.fence import EpochFile
-from node_agent.service.files import NodeFiles, install_rsh, programs_directory, script_problem
+from node_agent.service.files import install_rsh, programs_directory, script_problem
 from node_agent.service.groups import Groups
 from node_agent.service.job_channel import JobChannel
 from node_agent.service.job_lookup import JobLookup
@@ -79,7 +79,6 @@ class Agent:
         self.core = AgentCore(config.name, self.boot_id, epochs.fence, kept)
         identity = self._identity = Path(config.paths.identity)
         spool = Spool(state / "spool", config.output.limit_bytes)
-        files = NodeFiles(run, config.name)
         self.disk = Disk(config, self.core.attempts, records, spool)
         self.groups = Groups(
             config,
@@ -88,8 +87,7 @@ class Agent:
             records,
             self.disk,
             spool,
-            files,
-            Environment(config, files, rsh, self.socket, self.job_socket),
+            Environment(config, rsh, self.socket, self.job_socket),
             lambda: load_grant_pub(identity),
             self.complaints,
         )

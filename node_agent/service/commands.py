@@ -108,7 +108,7 @@ class Commands:
     async def _start(self, attempt: Attempt, wanted: Wanted) -> bool:
         """Have it started; false where that has been asked for already. Raises :class:`CannotRun`."""
         guard = self._groups.guard
-        argv = ["/bin/sh", "-c", self._groups.environment.localized(attempt.id, wanted.command)]
+        argv = ["/bin/sh", "-c", self._groups.environment.localized(attempt, wanted.command)]
         try:
             async with asyncio.timeout(_GUARD_WAIT_S):
                 await guard.ready.wait()

@@ -18,6 +18,7 @@ from cosched.linux.process import boottime_us
 from cosched.linux.sock_diag import SockDiag
 from cosched.model.coscheduling import Mode
 from cosched.wire.messages import Heartbeat, Turn, Turns
+from cosched.wire.version_4 import watched_in
 from node_agent.core.attempt import Attempt
 from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, GuardRefused
@@ -145,14 +146,14 @@ class Coscheduler:
     def _follow(self) -> set[Key]:
         """The attempts that may have processes here; who is new is watched from now on."""
         here = {
-            (each.job_id, each.attempt): min(each.prepare.tasks, self._cpus)
+            (each.job_id, each.attempt): (min(each.prepare.tasks, self._cpus), watched_in(each.prepare))
             for each in self._attempts
             if each.prepare is not None and not each.ended
         }
         for gone in self._watched.keys() - here.keys():
             del self._watched[gone]
         for key in here.keys() - self._watched.keys():
-            self._watched[key] = Watching(key, self._groups, here[key])
+            self._watched[key] = Watching(key, self._groups, *here[key])
         return set(here)
 
     def _look(self, now_us: int) -> None:

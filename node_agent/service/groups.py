@@ -33,7 +33,6 @@ from node_agent.service.desk_watch import now_us
 from node_agent.service.disk import Disk
 from node_agent.service.environment import Environment
 from node_agent.service.fence import EpochFile
-from node_agent.service.files import NodeFiles
 from node_agent.service.guard import Guard
 from node_agent.service.guard_requests import Requests
 from node_agent.service.job_channel import JobChannel
@@ -59,7 +58,6 @@ class Groups:
         records: AttemptFiles,
         disk: Disk,
         spool: Spool,
-        files: NodeFiles,
         environment: Environment,
         grant_pub: Callable[[], Verifier],
         complaints: Complaints,
@@ -69,7 +67,7 @@ class Groups:
         self.core = core
         self.environment = environment
         self._epochs, self._records, self._disk = epochs, records, disk
-        self._spool, self._files, self._grant_pub = spool, files, grant_pub
+        self._spool, self._grant_pub = spool, grant_pub
         self._complain = complaints
         self._requests = Requests(environment, spool)
         self.guard = Guard(
@@ -203,7 +201,6 @@ class Groups:
                 self._records.drop(key)
                 self._spool.remove(*key)
             case fx.RemoveFiles(key):
-                self._files.remove(*key)
                 self.environment.forget(key)
                 self.channel.forget(key)
             case fx.KeepFence(fence):
@@ -240,9 +237,9 @@ class Groups:
                 case fx.OfferMap(key, newest):
                     self.channel.offer(key, newest.number, newest.enabled)
                     problem = "" if self.channel.joined(key) else "no rank is here to be told"
-                case fx.MakeReady(key, peers):
+                case fx.MakeReady(key, files, peers):
                     if not (problem := self._disk.problem()):
-                        self._files.write(*key, peers)
+                        self.environment.write(key, files, peers)
         except (BadInput, OSError, ValueError) as error:
             problem = str(error)
         return Declined("failed", problem) if problem else Done()

@@ -5,16 +5,16 @@ Two paces. A *look* (about once a second) finds its processes, their sockets and
 """
 
 import socket
+from collections.abc import Iterable
 from typing import Final
 
-import msgspec
-
 from cosched.linux import job_signs
-from cosched.linux.job_signs import MOST_SOCKETS, JobGroups, Seen, Thread, any_named, seen, shares_memory, threads
+from cosched.linux.job_signs import MOST_SOCKETS, JobGroups, Seen, Thread, named, seen, shares_memory, threads
 from cosched.linux.sock_diag import Inet, SockDiag
 from cosched.model.coscheduling import Receives
 from cosched.model.effort import Effort
 from cosched.wire.messages import JobSigns
+from cosched.wire.version_4 import with_seen
 from node_agent.policy.raising import Key
 from node_agent.policy.receives import LEAST_CPU_US, Counts, received, settled
 
@@ -23,15 +23,16 @@ _LEAST_ARRIVALS: Final = 4
 #: Counts of a look that is older than this say nothing of now (looks fail, or the agent was kept from them).
 _FRESH_US: Final = 5_000_000
 _SHARED_MEMORY: Final = "shared memory on the node (not visible)"
-#: What starts and keeps a node's ranks for MPICH's ``mpiexec``.
-_HYDRA: Final = "hydra_pmi_proxy"
 _NOT_READABLE: Final = "others' sockets (not visible: the agent may not look at them; coscheduling.watch_messages)"
 
 
 class Watching:
-    """What is known of one attempt at a job. ``cpus``: how many its tasks can use here at most."""
+    """What is known of one attempt at a job. ``cpus``: how many its tasks can use here at most.
 
-    def __init__(self, key: Key, groups: JobGroups, cpus: int = 1) -> None:
+    ``watched``: names of processes, as the kernel has them, of which it is told whether they were there.
+    """
+
+    def __init__(self, key: Key, groups: JobGroups, cpus: int = 1, watched: Iterable[str] = ()) -> None:
         self.key = key
         self.cpus = cpus
         self.receives = Receives.UNKNOWN
@@ -51,7 +52,8 @@ class Watching:
         self._unix: tuple[int, ...] = ()
         self._shared: dict[int, bool] = {}
         self._transports: tuple[str, ...] = ()
-        self._hydra = False  # whether MPICH's process manager has been seen
+        self._watched = frozenset(watched)
+        self._named: set[str] = set()  # of these, which have been seen
 
     def count_cpu(self) -> int:
         """What the job has used here so far, asked of the kernel and kept in ``cpu_us``."""
@@ -63,7 +65,7 @@ class Watching:
         known = not self._hidden and now_us - self._looked_us <= _FRESH_US
         used_us = (self.ran_us, self.queued_us) if known else (-1, -1)
         signs = JobSigns(*self.key, self.receives.value, self.raises, self._transports, self.effort, *used_us)
-        return msgspec.structs.replace(signs, hydra=True) if self._hydra else signs
+        return with_seen(signs, self._named) if self._named else signs
 
     def waiting(self, diag: SockDiag) -> bool:
         """Whether bytes wait to be read by the job now, or (of TCP) have come since this was asked. Raises OSError.
@@ -101,7 +103,7 @@ class Watching:
         local = [] if any(busy.values()) else [inode for inodes in found.unix.values() for inode in inodes]
         self._unix = tuple(local[:MOST_SOCKETS])
         self._tell_transports(pids, found, busy)
-        self._hydra = self._hydra or any_named(pids, _HYDRA)
+        self._named |= named(pids, self._watched - self._named)
 
     def _judged(self, found: Seen, now: list[Thread], busy: dict[int, bool]) -> Receives:
         """By the busiest thread of those that get messages; else by the busiest that sleeps beside a Unix socket."""

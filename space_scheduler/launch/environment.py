@@ -1,4 +1,4 @@
-"""A job's whole environment, and the first launcher that can explain its failure."""
+"""All launchers: a job's whole environment and files, and the first launcher that can explain its failure."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Final
 from cosched.errors import BadInput
 from cosched.model.coscheduling import Mode
 from cosched.wire.api import Failure
-from cosched.wire.messages import Peer
+from cosched.wire.messages import JobFile, Peer
 from space_scheduler.launch import open_mpi_reports
 from space_scheduler.launch.interface import Context, Launcher
 from space_scheduler.launch.mpich import Mpich
@@ -21,7 +21,7 @@ LAUNCHERS: Final[tuple[Launcher, ...]] = (OpenMpi5(), OpenMpi4(), Mpich(), Pvm()
 
 #: Two-phase waiting as far as message libraries offer it: none blocks after spinning, they go on to yield. (Open MPI
 #: yields in every empty round or never, MPICH after so many.) Processes that share a CPU need it, too.
-SPIN: Final = {"OMPI_MCA_mpi_yield_when_idle": "1", "MPIR_CVAR_POLLS_BEFORE_YIELD": "1000"}
+SPIN: Final = {name: value for each in LAUNCHERS for name, value in each.spin.items()}
 _NEVER_YIELDS: Final = frozenset({"", "0", "false", "no", "disabled"})
 
 # What a submission from inside another job or batch system leaves behind: launchers would take it for their own.
@@ -49,6 +49,16 @@ def job_environment(context: Context) -> dict[str, str]:
     for launcher in LAUNCHERS:
         environment.update(launcher.required(context))
     return environment
+
+
+def job_files(context: Context, node: str) -> tuple[JobFile, ...]:
+    """The files that a job needs on one of its nodes: of all launchers, each once."""
+    return tuple(dict.fromkeys(file for each in LAUNCHERS for file in each.files(context, node)))
+
+
+def watched() -> tuple[str, ...]:
+    """The processes of launchers of which nodes tell whether they have seen them."""
+    return tuple(name for each in LAUNCHERS for name in each.watched)
 
 
 def yields(submitted: Mapping[str, str]) -> bool:

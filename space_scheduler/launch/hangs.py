@@ -5,8 +5,10 @@ it. With Open MPI 5.0.11 rank 0 never sees the end of that input.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
+
+from space_scheduler.launch.environment import LAUNCHERS
 
 #: Of a script that is longer, the beginning is read.
 _MOST_CHARACTERS: Final = 64 << 10
@@ -24,8 +26,6 @@ _INPUT: Final = re.compile(r"<(?!\()\s*(?P<file>[^\s;|&<]*)|--?stdin[\s=]+none\b
 _RAISED: Final = re.compile(
     r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)*(?P<what>[A-Za-z_][\w.]*(?::.*)?)$", re.MULTILINE
 )
-_MPICH: Final = re.compile(r"^\[mpiexec@", re.MULTILINE)
-_MPICH_BY_NAME: Final = re.compile(r"^[^#\n]*(?<![\w.-])(?:mpiexec|mpirun)\.(?:mpich|hydra)\b", re.MULTILINE)
 
 
 def script_notes(script: str) -> list[str]:
@@ -57,11 +57,10 @@ def _notes(command: re.Match[str], *, piped: bool, in_reading_loop: bool) -> Ite
         )
 
 
-def cause_of_time_out(error: str, tasks: int, script: str, *, hydra: bool = False) -> str:
+def cause_of_time_out(error: str, tasks: int, script: str, seen: Collection[str] = ()) -> str:
     """Why a job may have waited until its limit, and the remedy; empty: nothing shows that.
 
-    ``hydra``: MPICH's process manager was seen among its processes. Its ``mpiexec`` mostly complains when it is ended,
-    and not always.
+    ``seen``: processes of launchers (``Launcher.watched``) that its nodes have seen.
     """
     raised = [match["what"] for match in _RAISED.finditer(error)]
     if raised and tasks > 1:
@@ -69,9 +68,5 @@ def cause_of_time_out(error: str, tasks: int, script: str, *, hydra: bool = Fals
             f"a rank ended with {raised[-1][:200]}, and the others may have waited for it: "
             "'mpirun python3 -m mpi4py PROGRAM' ends all of them then"
         )
-    if hydra or _MPICH.search(error) or _MPICH_BY_NAME.search(script, 0, _MOST_CHARACTERS):
-        return (
-            "if its output is complete, it hung in MPI_Finalize, as MPICH 4.0 may: link or preload mpich_finalize.c "
-            "(docs/guide/launchers.md), or use Open MPI"
-        )
-    return ""
+    begins = script[:_MOST_CHARACTERS]
+    return next((why for each in LAUNCHERS if (why := each.hang(error, begins, seen))), "")

@@ -1,11 +1,11 @@
-"""The interface of a launcher: what it needs to know of a job, what it sets, what it understands of failures."""
+"""What a launcher knows of a job, what it sets and needs there, what it understands of failures."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 from cosched.wire.api import Failure
-from cosched.wire.messages import Peer
+from cosched.wire.messages import JobFile, Peer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,18 +31,39 @@ class Context:
     folds: bool = False
 
 
-class Launcher(Protocol):
-    """One way of starting ranks on several nodes."""
+class Launcher:
+    """One way of starting ranks on several nodes. What a launcher does not need, it leaves as it is here.
 
-    @property
-    def name(self) -> str:
-        """What the user calls it."""
+    ``name``: what users call it; ``watched``: processes of it, as the kernel has their names, of which nodes tell
+    whether they have seen them; ``spin``: variables by which receivers spin for a while and then yield.
+    """
+
+    name: ClassVar[str]
+    watched: ClassVar[tuple[str, ...]] = ()
+    spin: ClassVar[Mapping[str, str]] = {}
 
     def required(self, context: Context) -> dict[str, str]:
-        """Variables that the job has whatever was submitted; values may be one of ``wire.messages.LOCAL_VALUES``."""
+        """Variables that the job has whatever was submitted.
+
+        A value may be one of ``wire.messages.LOCAL_VALUES``, or what stands for one of :meth:`files`.
+        """
+        return {}
 
     def defaults(self, context: Context) -> dict[str, str]:
         """Variables that the job has unless the submission has others for them."""
+        return {}
+
+    def files(self, context: Context, node: str) -> tuple[JobFile, ...]:
+        """Files that the job needs on ``node``, which is one of its peers."""
+        return ()
 
     def diagnose(self, error: str, peers: Sequence[Peer]) -> Failure | None:
         """What this launcher's own messages in the job's error output say, or None where it has said nothing."""
+        return None
+
+    def hang(self, error: str, script: str, seen: Collection[str]) -> str:
+        """Why a job may have waited until its limit, and the remedy; empty: nothing shows that.
+
+        ``seen``: which processes of ``watched`` its nodes have seen.
+        """
+        return ""

@@ -5,12 +5,14 @@ may hang at the end of a program that is right: docs/guide/launchers.md has the 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import ClassVar
 
 from cosched.wire.api import Failure
 from cosched.wire.hostfile import peer_named
-from cosched.wire.messages import Peer
-from space_scheduler.launch.interface import Context
+from cosched.wire.messages import JobFile, Peer
+from cosched.wire.version_4 import HYDRA, mpich_hosts
+from space_scheduler.launch.interface import Context, Launcher
 from space_scheduler.launch.open_mpi_reports import node_of_rank
 
 _ABORT = re.compile(
@@ -25,11 +27,16 @@ _MISSING = re.compile(
     re.MULTILINE,
 )
 
+_ENDED = re.compile(r"^\[mpiexec@", re.MULTILINE)
+_BY_NAME = re.compile(r"^[^#\n]*(?<![\w.-])(?:mpiexec|mpirun)\.(?:mpich|hydra)\b", re.MULTILINE)
 
-class Mpich:
+
+class Mpich(Launcher):
     """``mpiexec`` and ``mpirun`` of MPICH 4."""
 
     name = "MPICH"
+    watched = (HYDRA,)
+    spin: ClassVar = {"MPIR_CVAR_POLLS_BEFORE_YIELD": "1000"}
 
     def required(self, context: Context) -> dict[str, str]:
         """The host file is the allocation, ``cosched-rsh`` the remote shell."""
@@ -47,6 +54,10 @@ class Mpich:
             "UCX_NET_DEVICES": "{interface}",
             "MPIR_CVAR_NOLOCAL": "1",
         }
+
+    def files(self, context: Context, node: str) -> tuple[JobFile, ...]:
+        """The allocation in Hydra's format."""
+        return (mpich_hosts(context.peers),)
 
     def diagnose(self, error: str, peers: Sequence[Peer]) -> Failure | None:
         """What the ranks' library says, or the proxies. What ``mpiexec`` sees of a bad end is on standard output."""
@@ -67,6 +78,15 @@ class Mpich:
                 message=f"mpiexec found no program {missing[-1]['program']} that can be run on {where}", node=node
             )
         return None
+
+    def hang(self, error: str, script: str, seen: Collection[str]) -> str:
+        """The hang in ``MPI_Finalize``. ``mpiexec`` mostly complains when it is ended, and not always."""
+        if HYDRA not in seen and not _ENDED.search(error) and not _BY_NAME.search(script):
+            return ""
+        return (
+            "if its output is complete, it hung in MPI_Finalize, as MPICH 4.0 may: link or preload mpich_finalize.c "
+            "(docs/guide/launchers.md), or use Open MPI"
+        )
 
 
 def _node(match: re.Match[str], peers: Sequence[Peer]) -> str | None:

@@ -1,17 +1,21 @@
 """What Open MPI 4 and 5 have in common: how ranks talk, who may start them, and the words for how they ended."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from cosched.wire.api import Failure
-from cosched.wire.messages import Peer
+from cosched.wire.messages import JobFile, Peer
+from cosched.wire.version_4 import RANK
 from space_scheduler.launch import open_mpi_reports
-from space_scheduler.launch.interface import Context
+from space_scheduler.launch.interface import Context, Launcher
 
 _LOOPBACK = "127.0.0.0/8"
 
 
-class OpenMpi:
+class OpenMpi(Launcher):
     """The part of both."""
+
+    spin: ClassVar = {"OMPI_MCA_mpi_yield_when_idle": "1"}
 
     def required(self, context: Context) -> dict[str, str]:
         """Root's jobs run where the cluster allows them; Open MPI wants to hear it twice."""
@@ -35,6 +39,10 @@ class OpenMpi:
             **({"OMPI_MCA_btl_tcp_if_include": _LOOPBACK} if len(context.peers) == 1 else {}),
             **on_network(context, "OMPI_MCA_btl_tcp_if_include"),
         }
+
+    def files(self, context: Context, node: str) -> tuple[JobFile, ...]:
+        """What becomes a rank; the host file is every job's."""
+        return (RANK,)
 
     def diagnose(self, error: str, peers: Sequence[Peer]) -> Failure | None:
         """What ``mpirun``, the ranks' library or ``cosched-rsh`` says."""

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 from cosched.wire.api import Failure
 from cosched.wire.hostfile import peer_named
-from cosched.wire.messages import Peer
-from space_scheduler.launch.interface import Context
+from cosched.wire.messages import JobFile, Peer
+from cosched.wire.version_4 import PVMD, pvm_hosts
+from space_scheduler.launch.interface import Context, Launcher
 
 # Where Debian has the group server, which pvm_joingroup spawns.
 _SYSTEM = "/usr/lib/pvm3/lib"
@@ -26,7 +27,7 @@ _NO_SERVICE = re.compile(r"can't getservbyname\(\): exec$", re.MULTILINE)
 _NO_DAEMON = re.compile(r"^libpvm \[\S+\]:? .*Can't contact local daemon", re.MULTILINE)
 
 
-class Pvm:
+class Pvm(Launcher):
     """``pvm``, ``pvmd`` and programs with ``libpvm3``."""
 
     name = "PVM 3.4"
@@ -53,6 +54,10 @@ class Pvm:
             "PVM_PATH": ":".join(places),
             **({"PVM_WD": context.directory} if context.directory else {}),
         }
+
+    def files(self, context: Context, node: str) -> tuple[JobFile, ...]:
+        """The allocation in PVM's format, and what starts its daemon."""
+        return pvm_hosts(context.peers, node), PVMD
 
     def diagnose(self, error: str, peers: Sequence[Peer]) -> Failure | None:
         """Where the script has shown the daemon's log: a host that was refused, or one without the name of a service

@@ -4,8 +4,9 @@ import re
 from collections.abc import Sequence
 
 from cosched.wire.api import Failure
-from cosched.wire.messages import Peer
-from space_scheduler.launch.interface import Context
+from cosched.wire.messages import JobFile, Peer
+from cosched.wire.version_4 import node_file
+from space_scheduler.launch.interface import Context, Launcher
 
 # Where nothing was submitted; a login shell's on Debian.
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -18,7 +19,7 @@ _NOT_FOUND = re.compile(
 )
 
 
-class Serial:
+class Serial(Launcher):
     """Sets what describes the job; see docs/guide/jobs.md."""
 
     name = "serial"
@@ -41,6 +42,10 @@ class Serial:
     def defaults(self, context: Context) -> dict[str, str]:
         """A search path, where the submission brings none; one thread a task, since a task is one processor."""
         return {"PATH": _PATH, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+    def files(self, context: Context, node: str) -> tuple[JobFile, ...]:
+        """The node file."""
+        return (node_file(context.peers),)
 
     def diagnose(self, error: str, peers: Sequence[Peer]) -> Failure | None:
         """A command that the script did not find, on the node where it runs."""

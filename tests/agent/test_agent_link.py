@@ -285,13 +285,13 @@ async def test_a_scheduler_of_the_version_before_is_spoken_to_in_its_own(cluster
         make_older(scheduler, 1, "1")
         await until(lambda: "a" in scheduler.beats, "the agent to join")
         await start(cluster, scheduler, b"exec sleep 600")
-        assert [hello.version for hello in scheduler.hellos] == [4, 3, 2, 1]
-        assert [hello.cluster for hello in scheduler.hellos] == ["test", "test", "test", msgspec.UNSET]
+        assert [hello.version for hello in scheduler.hellos] == [*range(wire.VERSION, 0, -1)]
+        assert [hello.cluster for hello in scheduler.hellos] == [*["test"] * (wire.VERSION - 1), msgspec.UNSET]
         assert "hello: version: found 2; expected 1" in node.log.read_text()
         assert (scheduler.reports, scheduler.held) == ({}, {}), "version 1 refuses what it does not know"
     async with cluster.scheduler(epoch=2) as scheduler:  # upgraded: the job goes on, and can change its shape now
         await until(lambda: "a" in scheduler.beats, "the agent to join")
-        assert (scheduler.hellos[0].version, scheduler.hellos[0].groups[0].state) == (4, "running")
+        assert (scheduler.hellos[0].version, scheduler.hellos[0].groups[0].state) == (wire.VERSION, "running")
         assert "a" in scheduler.reports
         order, grant = wire.OrderId(5, 1, 2 << 20), cluster.grant(5, ("a",), epoch=2, serial=1)
         await scheduler.tell("a", wire.Resize(scheduler.fence, order, 1, 1, (node.peer(),), grant))

@@ -25,7 +25,6 @@ from node_agent.guard.protocol import MAX_SUBMITTERS
 from node_agent.guard.requests import Accounts
 from node_agent.guard.settings import Security
 from node_agent.service.environment import Environment
-from node_agent.service.files import NodeFiles
 from node_agent.service.guard import Guard
 from node_agent.service.survey import UserSurveys
 
@@ -147,7 +146,7 @@ def test_local_name_is_read_from_files_of_this_machine_alone(tmp_path: Path, mon
 
 def test_uid_of_attempt_is_the_guards_answer_until_forget(tmp_path: Path) -> None:
     """The name service was asked for each remote command, in the loop that sends heartbeats."""
-    environment = Environment(CONFIG, NodeFiles(tmp_path, "n1"), "/bin/rsh", "agent.sock", "job.sock")
+    environment = Environment(CONFIG, "/bin/rsh", "agent.sock", "job.sock")
     order = wire.Prepare(
         wire.Fence("c", 1, "i"), wire.OrderId(5, 1, 1), "no-such-user", (), 1, None, None, 0, "/", {}, b""
     )

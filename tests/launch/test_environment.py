@@ -6,8 +6,9 @@ import pytest
 
 from cosched.errors import BadInput
 from cosched.wire.hostfile import hostfile, peer_named
-from cosched.wire.messages import LOCAL_VALUES, Peer
-from space_scheduler.launch import LAUNCHERS, Context, check_environment, job_environment
+from cosched.wire.messages import LOCAL_VALUES, JobFile, Peer
+from cosched.wire.version_4 import known_environment
+from space_scheduler.launch import LAUNCHERS, Context, check_environment, job_environment, job_files
 
 A, B = Peer("desk1.lab.example", "10.0.0.1", 7421, 2), Peer("desk2.lab.example", "10.0.0.2", 7421, 1)
 
@@ -46,7 +47,19 @@ def test_both_open_mpis_are_told_the_same(context: Context) -> None:
     networks = {k: v for k, v in environment.items() if k.endswith("_if_include")}
     assert set(networks.values()) == {"10.0.0.0/24"}
     assert len(networks) == 3
-    assert {v for v in environment.values() if v.startswith("{")} <= set(LOCAL_VALUES)
+
+
+def test_environment_names_local_values_and_files_of_the_job_alone(context: Context) -> None:
+    files = job_files(context, A.name)
+    names = {value for value in job_environment(context).values() if value.startswith("{")}
+    assert names <= {*LOCAL_VALUES, *(file.value for file in files)}
+    assert len({file.value for file in files}) == len({file.name for file in files}) == len(files)
+
+
+def test_environment_for_version_4_leaves_out_what_its_agents_cannot_replace() -> None:
+    files = (JobFile("{hosts}", "hosts", ""), JobFile("{node_file}", "nodes", ""))
+    made = {"A": "{hosts}", "B": "{host_name}", "C": "{node_file}", "D": "{tmp}", "E": "{other}"}
+    assert set(known_environment(made, files)) == {"C", "D", "E"}
 
 
 def test_a_job_on_one_node_talks_over_loopback(context: Context) -> None:

@@ -5,15 +5,18 @@ import os
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 from kit.waiting import BOUND_S
 
+from cosched.config.node import node_config
 from cosched.linux.interfaces import interface_of
 from cosched.wire.api import Failure
-from cosched.wire.hostfile import mpich_hosts, pvm_hosts
-from cosched.wire.messages import LOCAL_VALUES, Peer
-from node_agent.service.files import NodeFiles, install_rsh
-from space_scheduler.launch import Context, diagnose, job_environment
+from cosched.wire.messages import Fence, JobFile, OrderId, Peer, Prepare
+from cosched.wire.version_4 import HYDRA, PVMD, files_of, mpich_hosts, pvm_hosts, watched_in
+from node_agent.core.attempt import Attempt
+from node_agent.service.environment import Environment
+from space_scheduler.launch import Context, diagnose, job_environment, job_files
 
 PEERS = (Peer("node1", "10.77.0.1", 1, 2), Peer("node2", "10.77.0.2", 1, 2))
 
@@ -34,7 +37,6 @@ def test_every_job_has_a_virtual_machine_of_its_own(context: Context) -> None:
     assert environment["PVM_RSH"] == environment["HYDRA_LAUNCHER_EXEC"] == "{rsh}"
     assert environment["PVM_WD"] == "/data/ann/run"
     assert environment["PVM_PATH"].split(":")[0] == "/data/ann/run"
-    assert {value for value in environment.values() if value.startswith("{")} <= set(LOCAL_VALUES)
 
 
 def test_a_users_own_virtual_machine_stays_out_of_his_job(context: Context) -> None:
@@ -67,21 +69,68 @@ def test_only_roots_jobs_let_pvm_run_as_root(context: Context) -> None:
 
 
 def test_host_files_of_both() -> None:
-    assert mpich_hosts(PEERS) == "10.77.0.1:2\n10.77.0.2:2\n"
-    assert mpich_hosts(PEERS[:1]) == "localhost:2\n"
-    assert pvm_hosts(PEERS, "node1", "desk") == "desk ip=10.77.0.1\nnode2 ip=10.77.0.2\n"
-    assert pvm_hosts(PEERS[:1], "node1", "desk") == "desk ip=127.0.0.1\n"
+    assert mpich_hosts(PEERS).text == "10.77.0.1:2\n10.77.0.2:2\n"
+    assert mpich_hosts(PEERS[:1]).text == "localhost:2\n"
+    assert pvm_hosts(PEERS, "node1").text == "{host_name} ip=10.77.0.1\nnode2 ip=10.77.0.2\n"
+    assert pvm_hosts(PEERS[:1], "node1").text == "{host_name} ip=127.0.0.1\n"
 
 
-def test_the_agent_writes_them_for_all_to_read(tmp_path: Path) -> None:
-    files = NodeFiles(tmp_path, "node2")
-    files.write(12, 2, PEERS)
-    texts = {path.name: path.read_text() for path in (tmp_path / "jobs" / "12.2").iterdir()}
-    assert set(texts) == {"nodes", "nodes.mpich", "nodes.pvm"}
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    said = {"name": "node2", "cluster": "c", "procs": 1, "memory_bytes": 1 << 30, "launch": {"address": "127.0.0.1"}}
+    scheduler = {"url": "wss://127.0.0.1:1/v1/agent"}
+    config = node_config({**said, "scheduler": scheduler, "paths": {"run": str(tmp_path)}}, "node.toml")
+    (tmp_path / "bin").mkdir()
+    return Environment(config, str(tmp_path / "bin/cosched-rsh"), "agent.sock", "job.sock")
+
+
+def test_agent_writes_a_jobs_files_with_its_own_names_for_all_to_read(
+    tmp_path: Path, environment: Environment, context: Context
+) -> None:
+    environment.write((12, 2), job_files(context, "node2"), PEERS)
+    directory = tmp_path / "jobs" / "12.2"
+    texts = {path.name: path.read_text() for path in directory.iterdir()}
+    assert set(texts) >= {"nodes", "nodes.mpich", "nodes.pvm"}
     assert texts["nodes.pvm"] == f"node1 ip=10.77.0.1\n{os.uname().nodename} ip=10.77.0.2\n"
-    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "jobs" / "12.2").iterdir()} == {0o644}
-    files.remove(12, 2)
-    assert not (tmp_path / "jobs" / "12.2").exists()
+    assert {path.stat().st_mode & 0o777 for path in directory.iterdir()} == {0o644}
+    programs = {path.name: path for path in (tmp_path / "bin").iterdir()}
+    assert set(programs) >= {"cosched-rank", "cosched-pvmd"}
+    assert {path.stat().st_mode & 0o777 for path in programs.values()} == {0o755}
+    assert f'-I -S "{tmp_path}/bin/witness.py" "$$"' in programs["cosched-rank"].read_text()
+    environment.forget((12, 2))
+    assert not directory.exists()
+
+
+def test_agent_knows_a_launchers_files_by_its_order_alone(
+    tmp_path: Path, environment: Environment, context: Context
+) -> None:
+    files = (JobFile("{made_up}", "hosts.made-up", "{boot} {host_name} {tmp} {starter}\n"),
+             JobFile("{starter}", "cosched-starter", "#!/bin/sh\n", program=True))  # fmt: skip
+    order = prepare({"MADE_UP": "{made_up}", "START": "{starter}", "KEPT": "{unknown}"}, files)
+    environment.write((12, 2), files, PEERS)
+    made = environment.of((12, 2), order)
+    assert made["KEPT"] == "{unknown}"
+    assert made["START"] == f"{tmp_path}/bin/cosched-starter"
+    assert Path(made["MADE_UP"]).read_text() == f"{{boot}} {os.uname().nodename} /tmp {made['START']}\n"
+    theirs = "x=/there/bin/cosched-starter -h /there/jobs/12.2/hosts.made-up /there/jobs/12.2/nodes"
+    ours = f"x={made['START']} -h {made['MADE_UP']} /there/jobs/12.2/nodes"
+    assert environment.localized(Attempt(12, 2, "boot", "c", order), theirs) == ours
+
+
+@pytest.mark.parametrize("name", ["cosched-rsh", "witness.py", "sh"])
+def test_program_in_place_of_one_of_the_agents_is_refused(environment: Environment, name: str) -> None:
+    with pytest.raises(ValueError, match=f"a launcher's program cannot be called {name}"):
+        environment.write((12, 2), (JobFile("{rsh}", name, "", program=True),), PEERS)
+
+
+def test_order_without_files_brings_those_of_version_4(context: Context) -> None:
+    assert set(files_of(prepare({}), "node2")) <= set(job_files(context, "node2"))
+    assert (watched_in(prepare({})), watched_in(prepare({}, ()))) == ((HYDRA,), ())
+
+
+def prepare(environment: dict[str, str], files: object = msgspec.UNSET) -> Prepare:
+    fence, order = Fence("c", 1, "i"), OrderId(12, 2, 1)
+    return Prepare(fence, order, "ann", PEERS, 2, None, None, 0, "/", environment, b"", files=files)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("address", ["203.0.113.7", "desk1.lab.example", "::1", "1.2.3.400", ""])
@@ -95,7 +144,9 @@ def test_the_interface_of_an_address_is_found() -> None:
 
 def test_only_files_of_a_daemon_that_is_gone_are_removed(tmp_path: Path) -> None:
     """``cosched-pvmd`` before it becomes the daemon, which here is a program that says its arguments."""
-    rsh = install_rsh(tmp_path / "bin")
+    pvmd = tmp_path / "cosched-pvmd"
+    pvmd.write_text(PVMD.text)
+    pvmd.chmod(0o755)
     (tmp_path / "root" / "lib").mkdir(parents=True)
     daemon = tmp_path / "root" / "lib" / "pvmd"
     daemon.write_text('#!/bin/sh\necho "$@"\n')
@@ -113,7 +164,7 @@ def test_only_files_of_a_daemon_that_is_gone_are_removed(tmp_path: Path) -> None
         living = tmp / f"pvmd.{os.getuid()}.cosched-2-1"
         living.write_text(f"{tmp}/pvmtmp{alive.pid:06d}.0")
         ended = subprocess.run(
-            [rsh.with_name("cosched-pvmd"), "-s", "x y"], capture_output=True, text=True, timeout=BOUND_S, check=True,
+            [pvmd, "-s", "x y"], capture_output=True, text=True, timeout=BOUND_S, check=True,
             env={"PATH": "/usr/bin:/bin", "PVM_TMP": str(tmp), "PVM_ROOT": str(tmp_path / "root")},
         )  # fmt: skip
         alive.communicate(b"\n", timeout=BOUND_S)

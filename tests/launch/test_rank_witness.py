@@ -8,15 +8,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from kit.mpi import rank_program
 from kit.waiting import BOUND_S, wait_for
 
 from node_agent.programs import rank_witness
-from node_agent.service.files import install_rsh
 
 
 @pytest.fixture
 def cosched_rank(tmp_path: Path) -> Path:
-    return install_rsh(tmp_path / "bin").with_name("cosched-rank")
+    return rank_program(tmp_path / "bin")
 
 
 @contextmanager
@@ -78,8 +78,8 @@ def test_mpirun_that_sleeps_on_although_a_rank_is_gone_is_killed_and_the_rank_na
 
 def test_a_job_that_is_to_go_on_without_a_rank_may(tmp_path: Path) -> None:
     with launched(tmp_path, "prterun", "sleep 60", "--enable-recovery") as launcher:
-        wait_for(lambda: rank_witness.is_stuck(launcher.pid), "mpirun asleep")
+        wait_for(lambda: rank_witness.is_stuck(launcher.pid, ("prterun",)), "mpirun asleep")
         assert rank_witness.goes_on(launcher.pid)
     with launched(tmp_path, "prterun", "sleep 60") as launcher:
-        wait_for(lambda: rank_witness.is_stuck(launcher.pid), "mpirun asleep")
+        wait_for(lambda: rank_witness.is_stuck(launcher.pid, ("prterun",)), "mpirun asleep")
         assert not rank_witness.goes_on(launcher.pid)

@@ -1,6 +1,8 @@
 """The service's rules by themselves: inputs at times of a test's own, and what is to be done about each."""
 
-import msgspec
+from typing import Any
+
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from cosched.config.cluster import ClusterConfig
@@ -185,11 +187,12 @@ def test_job_that_cannot_be_ended_is_ending_and_keeps_its_processors() -> None:
     assert posted(ended, ev.JobEnded) == [ev.JobEnded(1, JobState.TIMED_OUT)]
 
 
-def test_time_out_of_a_job_seen_with_hydras_proxy_tells_of_mpichs_hang() -> None:
+@pytest.mark.parametrize("said", [{"seen": ("hydra_pmi_proxy",)}, {"hydra": True}])
+def test_time_out_of_a_job_seen_with_hydras_proxy_tells_of_mpichs_hang(said: dict[str, Any]) -> None:
     rules = Rules()
     rules.comes("n1", wire.GroupReport(1, 1, "running", 1))
-    for hydra in (True, msgspec.UNSET):  # its processes are being ended by then
-        sign = wire.JobSigns(1, 1, "unknown", 0, hydra=hydra)
+    for seen in (said, {}):  # its processes are being ended by then
+        sign = wire.JobSigns(1, 1, "unknown", 0, **seen)
         rules.feed(Heard("n1", wire.Heartbeat(Usage(), Presence.AWAY, jobs=(sign,))))
     rules.feed(Heard("n1", wire.ProgramEnded(1, 1, wire.Exit(signal=9, cause="limit"))))
     (end,) = [each for each in rules.feed(Heard("n1", wire.GroupEnded(1, 1))) if isinstance(each, Post)]

@@ -29,7 +29,7 @@ DECODERS: dict[type, Callable[[bytes], object]] = {
     Call: lambda data: msgspec.msgpack.decode(data, type=Call),
 }
 #: Texts of the fields with a pattern, all of them of one field each.
-_TEXTS = ("02:00:00:00:00:01", "10.0.0.255", "0" * 32, "x")
+_TEXTS = ("02:00:00:00:00:01", "10.0.0.255", "0" * 32, "x", "{x}")
 #: Numbers that no field takes: the first that 64 bits with a sign do not hold, and what is no number or no end.
 _IMPOSSIBLE = (2**63, 2**64 - 1, -(2**63), math.nan, math.inf, -math.inf, 1e308, -1e308)
 

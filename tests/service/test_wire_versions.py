@@ -17,6 +17,7 @@ from cosched.model.job import Job, JobState
 from cosched.wire import messages as wire
 from cosched.wire.api import Submission
 from cosched.wire.grant import Grant, signed, verified
+from cosched.wire.version_4 import files_of, watched_in
 from node_agent.core import inputs as happened
 from node_agent.core.agent import AgentCore
 from node_agent.core.guard_model import GuardModel
@@ -36,11 +37,12 @@ KEPT = kept(1)
 FROM_AGENT, TO_AGENT = frames(1, "from_agent"), frames(1, "to_agent")
 FROM_AGENT_2, TO_AGENT_2 = frames(2, "from_agent"), frames(2, "to_agent")
 FROM_AGENT_3, TO_AGENT_3 = frames(3, "from_agent"), frames(3, "to_agent")
-#: Fields that came after version 3, which are sent on links of later versions alone.
-LATER = {"Prepare": {"uid"}, "Survey": {"uids"}}
+FROM_AGENT_4, TO_AGENT_4 = frames(4, "from_agent"), frames(4, "to_agent")
+#: Fields that came after version 2, which are sent on links of later versions alone.
+LATER = {"Prepare": {"uid", "files", "watched"}, "Resize": {"files"}, "Survey": {"uids"}}
 CLUSTER = "c" * 32
 #: By version and kind of message: what its decoder knew (it refused anything else).
-FIELDS = {1: known(1), 2: known(2), 3: known(3)}
+FIELDS = {number: known(number) for number in (1, 2, 3, 4)}
 FIELDS[1]["Prepare"] |= {"umask"}
 FIELDS[1]["Turns"] |= {"contended", "jobs"}
 
@@ -83,6 +85,16 @@ def test_messages_of_version_3_agents_decode_and_encode_alike(name: str) -> None
 @pytest.mark.parametrize("name", TO_AGENT_3)
 def test_messages_of_version_3_schedulers_decode_and_encode_alike(name: str) -> None:
     assert plain(wire.encode(wire.to_agent(TO_AGENT_3[name]))) == plain(TO_AGENT_3[name])
+
+
+@pytest.mark.parametrize("name", FROM_AGENT_4)
+def test_messages_of_version_4_agents_decode_and_encode_alike(name: str) -> None:
+    assert wire.encode(wire.from_agent(FROM_AGENT_4[name])) == FROM_AGENT_4[name]
+
+
+@pytest.mark.parametrize("name", TO_AGENT_4)
+def test_messages_of_version_4_schedulers_decode_and_encode_alike(name: str) -> None:
+    assert plain(wire.encode(wire.to_agent(TO_AGENT_4[name]))) == plain(TO_AGENT_4[name])
 
 
 def test_a_grant_that_was_not_renewed_is_as_it_was() -> None:
@@ -247,13 +259,29 @@ def test_submitters_uid_is_sent_to_agents_that_know_it_alone(version: int, uid: 
     assert [order.uid for order in orders] == [uid, uid]
 
 
+@pytest.mark.parametrize("version", [4, 5])
+def test_launchers_files_are_sent_to_agents_that_write_them_alone(version: int) -> None:
+    service = Service(JobState.STARTING)
+    for name in ("n1", "n2"):
+        hello = msgspec.msgpack.decode(FROM_AGENT["hello, nothing there"])
+        told = service.comes(name, msgspec.msgpack.encode({**hello, "node": name, "version": version}))
+    orders = [each.message for each in told if isinstance(each, Send) and isinstance(each.message, wire.Prepare)]
+    assert len(orders) == 2
+    for name, order in zip(("n1", "n2"), orders, strict=True):
+        assert (order.files is not msgspec.UNSET, bool(order.watched)) == (version == 5, version == 5)
+        before = msgspec.structs.replace(order, files=msgspec.UNSET, watched=())
+        assert set(files_of(order, name)) >= set(files_of(before, name)), "an agent of today writes them for both"
+        assert set(watched_in(order)) >= set(watched_in(before))
+        assert order.environment["PVMHOSTFILE"] == "{pvm_hosts}"
+
+
 def test_a_later_version_is_refused_in_words_that_name_both() -> None:
     hello = msgspec.msgpack.decode(FROM_AGENT["hello, nothing there"])
     later = wire.from_agent(msgspec.msgpack.encode({**hello, "version": wire.VERSION + 1}))
     with pytest.raises(BadInput) as refused:
         checked_hello(later, "n1", wire.Fence(CLUSTER, 8, "i"))
     assert str(refused.value) == (
-        "hello: version: version 5 of the link's messages; expected one from 1 to 4, which this scheduler speaks"
+        "hello: version: version 6 of the link's messages; expected one from 1 to 5, which this scheduler speaks"
     )
 
 

@@ -22,8 +22,18 @@ from cosched.model.width import Range
 from cosched.wire import messages as wire
 from cosched.wire.api import Failure
 from cosched.wire.grant import Grant, signed
+from cosched.wire.version_4 import known_environment, seen_in
 from space_scheduler.clusters import crossing_ppm
-from space_scheduler.launch import Context, cause_of_time_out, diagnose, job_environment, unnoticed, yields
+from space_scheduler.launch import (
+    Context,
+    cause_of_time_out,
+    diagnose,
+    job_environment,
+    job_files,
+    unnoticed,
+    watched,
+    yields,
+)
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.turns import NEEDS_TURNS
 from space_scheduler.policy.reshape.free import smallest
@@ -132,7 +142,7 @@ class LaunchAttempt:
         self.gang = gang
         self.peers: tuple[wire.Peer, ...] = ()
         self.efforts: dict[str, Effort] = {}  # by node, as its last heartbeat had it
-        self.hydra = False  # whether a node has seen MPICH's process manager
+        self.seen: set[str] = set()  # processes of launchers that its nodes have seen
         self.rate = 1.0  # how fast it goes by the core's model, against alone on idle nodes
         self.work: WorkDone | None = None  # while it runs, where its limit counts work
         self.receives: dict[str, str] = {}  # by node, as its last heartbeat had it
@@ -261,7 +271,7 @@ class LaunchAttempt:
         message = end.message or end.outcome.value
         if end.outcome is JobState.TIMED_OUT:
             tasks, script = sum(peer.tasks for peer in self.peers), self.record.submission.script
-            cause = cause_of_time_out(error, tasks, script, hydra=self.hydra)
+            cause = cause_of_time_out(error, tasks, script, self.seen)
             message = f"{message}; {cause}" if cause else message
         return Failure(message, end.node, tail=lines)
 
@@ -319,7 +329,7 @@ class LaunchAttempt:
     def sees(self, entry: NodeEntry, sign: wire.JobSigns) -> None:
         """What a heartbeat of a node says of the job: end it at its limit, tell the core of what is new."""
         self.efforts[entry.name] = sign.effort
-        self.hydra = self.hydra or sign.hydra is True
+        self.seen |= seen_in(sign)
         if received := self.receives_seen(entry.name, sign.receives):
             self._out.post(received, f"seen by {entry.name}")
         work = self.work
@@ -676,21 +686,9 @@ class LaunchAttempt:
     def _prepare_order(self, name: str, peers: tuple[wire.Peer, ...]) -> wire.Prepare:
         """For the node of that name, which is one of ``peers``, in the version that its agent speaks."""
         site, record, submission = self._site, self.record, self.record.submission
-        config, version = site.config, site.book.entry(name).version
-        context = Context(
-            job_id=self.job_id,
-            attempt=self.attempt,
-            name=submission.name,
-            tasks=sum(peer.tasks for peer in peers),
-            user=record.user,
-            cluster=config.name,
-            peers=peers,
-            network=config.network,
-            directory=submission.directory,
-            submitted=submission.environment,
-            coscheduling=submission.coscheduling or config.coscheduling.mode,
-            folds=site.resizes and record.job.foldable,
-        )
+        version, context = site.book.entry(name).version, self._context(peers)
+        environment, files = job_environment(context), job_files(context, name)
+        brings = version >= wire.FILES_VERSION
         confines = site.resizes and version != wire.RIGID_VERSION
         return wire.Prepare(
             site.orders.fence,
@@ -702,12 +700,32 @@ class LaunchAttempt:
             limit_us=self.node_limit_us,
             grace_us=site.orders.grace_us,
             directory=submission.directory,
-            environment=job_environment(context),
+            environment=environment if brings else known_environment(environment, files),
             grant=self._grant(peers),
             umask=submission.umask,
             cpus=self.confined(self.share(name)).cpus if confines else None,
             map=self._map() if site.resizes and record.job.resident else None,
             uid=record.job.user if version >= wire.UID_VERSION else None,
+            files=files if brings else msgspec.UNSET,
+            watched=watched() if brings else (),
+        )
+
+    def _context(self, peers: tuple[wire.Peer, ...]) -> Context:
+        """What launchers know of it."""
+        config, record, submission = self._site.config, self.record, self.record.submission
+        return Context(
+            job_id=self.job_id,
+            attempt=self.attempt,
+            name=submission.name,
+            tasks=sum(peer.tasks for peer in peers),
+            user=record.user,
+            cluster=config.name,
+            peers=peers,
+            network=config.network,
+            directory=submission.directory,
+            submitted=submission.environment,
+            coscheduling=submission.coscheduling or config.coscheduling.mode,
+            folds=self._site.resizes and record.job.foldable,
         )
 
     def _run_order(self) -> wire.Run:
@@ -726,6 +744,7 @@ class LaunchAttempt:
         """For a node that the job keeps."""
         share, orders = self.share(node), self._site.orders
         cpus, asleep = self.confined(share)
+        brings = self._site.book.entry(node).version >= wire.FILES_VERSION
         return wire.Resize(
             orders.fence,
             orders.numbers.of(node, self.key, OrderKind.RESIZE),
@@ -734,6 +753,7 @@ class LaunchAttempt:
             peers=peers,
             grant=self._grant(peers),
             asleep=asleep,
+            files=job_files(self._context(peers), node) if brings else msgspec.UNSET,
         )
 
     def _map_order(self, node: str) -> wire.Adapt:

@@ -79,13 +79,14 @@ class Agent(Player):
             url,
             place,
             self._hello,
-            self._played,
+            self._played,  # type: ignore[arg-type]
             lambda request: wire.OutputChunk(request.request, b"", 0, True),
             self,  # type: ignore[arg-type]
             Uncoscheduled(),  # type: ignore[arg-type]
             lambda kind, why: print(json.dumps({"node": self.name, "complains": f"{kind}: {why}"}), flush=True),  # type: ignore[arg-type]
             Revocations(place / "revoked"),
             self._survey,
+            lambda key, given, waits: None,
         )
 
     async def _survey(self, request: wire.Survey) -> wire.Surveyed:

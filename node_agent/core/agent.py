@@ -159,8 +159,9 @@ class AgentCore:
         yield from self._groups.agree(reports)
         self._memory.guard_there = True
         self._works.guard_came()
-        for steps in self._groups.endings(reports):
-            self._works.begin(steps)
+        alive = {each.key for each in reports if each.alive}
+        for attempt in self._memory:
+            self._works.begin(self._groups.end_again(attempt, alive))
         for attempt in self._memory:
             self._works.begin(shown_again(attempt))
 

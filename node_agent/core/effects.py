@@ -180,16 +180,10 @@ class HangUp(msgspec.Struct, frozen=True):
 
 
 class SetTimer(msgspec.Struct, frozen=True):
-    """Hand in ``inputs.TimerDue`` with this number, in so many microseconds."""
+    """Hand in ``inputs.TimerDue`` with this number, in so many microseconds; by then it may mean nothing any more."""
 
     number: int
     after_us: int
-
-
-class CancelTimer(msgspec.Struct, frozen=True):
-    """Do not any more."""
-
-    number: int
 
 
 class Complain(msgspec.Struct, frozen=True):
@@ -217,7 +211,6 @@ Effect = (
     | Tell
     | HangUp
     | SetTimer
-    | CancelTimer
     | Complain
     | Say
 )

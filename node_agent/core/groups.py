@@ -1,6 +1,7 @@
 """The rules of an attempt's end: how it is killed and forgotten, and what is told of it meanwhile."""
 
 from collections import Counter
+from collections.abc import Collection
 from typing import Final
 
 from cosched.wire.messages import Exit, GroupEnded, ProgramEnded
@@ -54,11 +55,6 @@ class GroupRules:
         if not known and (now := memory.get(key)) is not None:
             memory.change(now, empty=GroupEnded(*key))
             yield from self.close(key)
-
-    def never_here(self, attempt: Attempt) -> Steps[None]:
-        """Nothing of it was ever asked of the guard: it is empty at once, guard or none, and nothing may come later."""
-        self._memory.change(attempt, asked_kill_us=0, empty=GroupEnded(*attempt.id))
-        yield from self.close(attempt.id)
 
     def forget(self, key: Key) -> Steps[None]:
         """Have its cgroup, directories and records removed. Raises as :meth:`kill`."""
@@ -130,20 +126,13 @@ class GroupRules:
             if (stranger := memory.get(key)) is not None:
                 memory.keep(stranger)
 
-    def endings(self, reports: tuple[happened.Group, ...]) -> list[Steps[None]]:
-        """What is to be ended (again) at a guard that has reported: one sequence of steps for each attempt."""
-        there = {each.key for each in reports if each.alive}
-        found = []
-        for attempt in self._memory:
-            if attempt.asked_kill_us is not None and not attempt.ended:
-                found.append(self._end_it(self.kill(attempt, attempt.asked_kill_us)))
-            elif attempt.ended and attempt.id in there:  # it was said not to be here
-                found.append(self._end_it(_killed(attempt.id)))
-        return found
-
-    def _end_it(self, steps: Steps[None]) -> Steps[None]:
+    def end_again(self, attempt: Attempt, alive: Collection[Key]) -> Steps[None]:
+        """Have a guard that has reported end what is to end, or what it has ``alive`` though it was said not to be."""
         try:
-            yield from steps
+            if attempt.asked_kill_us is not None and not attempt.ended:
+                yield from self.kill(attempt, attempt.asked_kill_us)
+            elif attempt.ended and attempt.id in alive:
+                yield fx.KillGroup(attempt.id, 0)
         except Refusal as error:
             self._memory.effects.append(fx.Say("warn", f"the guard did not end what is to end: {error}"))
 
@@ -169,7 +158,3 @@ class GroupRules:
             self._memory.change(attempt, commands=max(attempt.commands, command.n), ran=ran)
             if command.exit is not None:
                 yield from self.command_ended(happened.CommandEnded(group.key, command.n, command.exit))
-
-
-def _killed(key: Key) -> Steps[None]:
-    yield fx.KillGroup(key, 0)

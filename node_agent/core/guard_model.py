@@ -81,10 +81,8 @@ class GuardModel:
             return self._spawn(request, group)
         if isinstance(request, fx.ResizeGroup):
             return self._resize(request, group)
-        return self._kill(group) if isinstance(request, fx.KillGroup) else self._forget(request, group)
-
-    @staticmethod
-    def _kill(group: ModelGroup) -> Reply:
+        if isinstance(request, fx.ForgetGroup):
+            return self._forget(request, group)
         group.ending, group.told_empty = True, False
         return Done()
 

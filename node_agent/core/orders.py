@@ -5,6 +5,7 @@ from cosched.wire.messages import (
     Discard,
     Forget,
     FromAgent,
+    GroupEnded,
     Kill,
     Order,
     Prepare,
@@ -207,7 +208,8 @@ class OrderRules:
     def _kill(self, message: Kill, attempt: Attempt | None) -> Steps[None]:
         if attempt is None:  # never prepared here: nothing of it may come later either
             made = self._memory.new(order_key(message), message.fence.cluster_id)
-            yield from self._groups.never_here(made)
+            self._memory.change(made, asked_kill_us=0, empty=GroupEnded(*made.id))
+            yield from self._groups.close(made.id)  # at once, guard or none
         elif attempt.ended:
             self._memory.effects.append(fx.Tell(attempt.ended))
         else:

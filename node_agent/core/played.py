@@ -7,10 +7,8 @@ who is told when one starts.
 from collections import deque
 from collections.abc import Callable
 
-import msgspec
-
 from cosched.wire.grant import Grant
-from cosched.wire.messages import Exit, Fence, FromAgent, Heartbeat, JobsHeld
+from cosched.wire.messages import Exit, Fence, FromAgent
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.agent import AgentCore
@@ -59,28 +57,11 @@ class PlayedAgent:
         self.hang_up: Callable[[str], None] = lambda reason: None
         self._happened: deque[happened.Input | Callable[[], None]] = deque()
         self._handling = False
-        self._timers: set[int] = set()
         self.hand_in(guard.report())
 
-    def hand_in(self, event: happened.Input) -> None:
+    def hand_in(self, event: happened.Input | Callable[[], None]) -> None:
         """Something has happened: all that follows is done before this returns, unless it is in hand already."""
-        self._do(event)
-
-    def signed(self, beat: Heartbeat) -> Heartbeat:
-        """A heartbeat with what cannot be ended here."""
-        return msgspec.structs.replace(beat, jobs=self.core.signed(beat.jobs, self._now_us()))
-
-    def held(self) -> JobsHeld:
-        """What was told of the jobs here."""
-        return self.core.held()
-
-    def end_script(self, key: Key, how: Exit) -> None:
-        """A script ends, if it runs."""
-        self.guard.end(key, how)
-        self._hear_guard()
-
-    def _do(self, what: happened.Input | Callable[[], None]) -> None:
-        self._happened.append(what)
+        self._happened.append(event)
         if self._handling:
             return
         self._handling = True
@@ -90,50 +71,47 @@ class PlayedAgent:
         finally:
             self._handling = False
 
+    def end_script(self, key: Key, how: Exit) -> None:
+        """A script ends, if it runs."""
+        self.guard.end(key, how)
+        self._hear_guard()
+
     def _handle(self, what: happened.Input | Callable[[], None]) -> None:
-        if not isinstance(what, happened.Input):
+        if isinstance(what, happened.Input):
+            for effect in self.core.handle(what, self._now_us()):
+                self._carry_out(effect)
+        else:
             what()
-            return
-        for effect in self.core.handle(what, self._now_us()):
-            self._carry_out(effect)
 
     def _carry_out(self, effect: fx.Effect) -> None:
         match effect:
             case fx.AskGuard(number, request):
                 self._ask_guard(number, request)
             case fx.AskNode(number, question):
-                self._do(happened.Replied(number, self._reply(question)))
+                self.hand_in(happened.Replied(number, self._reply(question)))
             case fx.KeepFence(fence):
                 self._keep_fence(fence)
-                self._do(happened.FenceKept(fence))
+                self.hand_in(happened.FenceKept(fence))
             case fx.Tell(message):
                 self.tell(message)
             case fx.HangUp(reason):
                 self.hang_up(reason)
             case fx.SetTimer(number, after_us):
-                self._timers.add(number)
-                self._call_later(after_us, lambda: self._due(number))
-            case fx.CancelTimer(number):
-                self._timers.discard(number)
+                self._call_later(after_us, lambda: self.hand_in(happened.TimerDue(number)))
             case _:
                 pass  # there are no files and no log
 
     def _ask_guard(self, number: int, request: fx.GuardRequest) -> None:
         reply = self._player.refusal(request) or self.guard.ask(request)
-        self._do(happened.Replied(number, reply))
+        self.hand_in(happened.Replied(number, reply))
         if isinstance(request, fx.Spawn) and request.n == SCRIPT and isinstance(reply, Done):
-            self._do(lambda: self._player.script_started(request.key))
+            self.hand_in(lambda: self._player.script_started(request.key))
         self.guard.carry_out_kills()
         self._hear_guard()
 
     def _hear_guard(self) -> None:
         for event in self.guard.events():
-            self._do(event)
-
-    def _due(self, number: int) -> None:
-        if number in self._timers:
-            self._timers.discard(number)
-            self._do(happened.TimerDue(number))
+            self.hand_in(event)
 
     def _reply(self, question: fx.NodeQuestion) -> Reply:
         if isinstance(question, fx.ReadGrant):
@@ -141,5 +119,5 @@ class PlayedAgent:
         if isinstance(question, fx.ReadErrorTail):
             return ErrorTail(self._player.error_tail(question.key))
         if isinstance(question, fx.OfferMap):  # ranks that adopt each map at once
-            self._do(happened.RanksAdapted(question.key, question.map.number))
+            self.hand_in(happened.RanksAdapted(question.key, question.map.number))
         return Done()

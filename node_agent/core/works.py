@@ -77,7 +77,7 @@ class Works:
             self._go_on(found[0], reply)
 
     def due(self, number: int) -> None:
-        """Go on, since a time has passed."""
+        """Go on, since a time has passed; a work that has gone on already is left alone."""
         if number in self._waiting:
             away = Declined(AWAY, f"the node's guard is not there: {self._memory.guard_problem}")
             self.replied(number, Done() if isinstance(self._waiting[number][1], Pause) else away)
@@ -85,7 +85,6 @@ class Works:
     def guard_came(self) -> None:
         """Go on with what waits for a guard."""
         for number in self._numbers_of(GuardWait):
-            self._memory.effects.append(fx.CancelTimer(number))
             self.replied(number, Done())
 
     def guard_lost(self, problem: str) -> None:

@@ -33,11 +33,7 @@ _GOES_ON_SET = "OMPI_MCA_mpi_ft_enable"
 
 def fields(pid: int) -> list[str]:
     """Of ``/proc/PID/stat``, from the state on; empty where there is no such process."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            return file.read().rpartition(b")")[2].decode().split()
-    except OSError:
-        return []
+    return read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
 
 
 def read(path: str) -> bytes:

@@ -11,6 +11,7 @@ import os
 import signal
 import ssl
 from collections.abc import AsyncIterator, Coroutine
+from functools import partial
 from pathlib import Path
 
 import cosched
@@ -41,7 +42,7 @@ from node_agent.service.groups import Groups
 from node_agent.service.job_channel import JobChannel
 from node_agent.service.job_lookup import JobLookup
 from node_agent.service.link import Link
-from node_agent.service.output import Output
+from node_agent.service.output import output_chunk
 from node_agent.service.revocations import Revocations
 from node_agent.service.rsh_proxy import RshProxy
 from node_agent.service.sleep_watch import SleepWatch
@@ -114,7 +115,7 @@ class Agent:
             identity,
             self.hello,
             self.groups,
-            Output(self.core, spool).read,
+            partial(output_chunk, self.core, spool),
             self.desk,
             self.coscheduler,
             self.complaints,
@@ -170,12 +171,9 @@ class Agent:
                 raise Failed(f"cannot listen: {error.strerror or error}") from None
             tasks.append(asyncio.create_task(self._fatal(self.groups.guard.keep())))
             await self._first_words()
-            tasks.append(asyncio.create_task(self._fatal(self.desk.keep())))
-            tasks.append(asyncio.create_task(self._fatal(self.coscheduler.keep())))
-            tasks.append(asyncio.create_task(self._fatal(self.link.keep())))
-            tasks.append(asyncio.create_task(self._fatal(self.disk.keep())))
-            tasks.append(asyncio.create_task(self._fatal(self.sleep_watch.keep())))
-            tasks.append(asyncio.create_task(self._fatal(renewal.keep(self._renewed, _not_renewed))))
+            parts = (self.desk, self.coscheduler, self.link, self.disk, self.sleep_watch)
+            work = [*(each.keep() for each in parts), renewal.keep(self._renewed, _not_renewed)]
+            tasks += [asyncio.create_task(self._fatal(each)) for each in work]
             yield
         finally:
             await _ended(tasks)

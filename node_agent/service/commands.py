@@ -73,16 +73,14 @@ class Commands:
             return
         self._running[attempt.key] += 1
         try:
-            try:
-                theirs, ours = await self._attached(attempt, wanted)
-            except CannotRun as error:
-                await fail(writer, f"{self._groups.config.name} cannot run it: {error}")
-                return
+            theirs, ours = await self._attached(attempt, wanted)
             try:
                 ours.write(frame(Kind.ACK, _STANDS.pack(wanted.stdout, wanted.stderr)))
                 await relayed(reader, writer, theirs, ours, caller_is_near=caller_is_near)
             finally:
                 ours.close()
+        except CannotRun as error:
+            await fail(writer, f"{self._groups.config.name} cannot run it: {error}")
         finally:
             self._running[attempt.key] -= 1
             if not self._running[attempt.key]:

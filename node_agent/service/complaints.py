@@ -6,7 +6,8 @@ What is done for a job is logged twenty times a minute for each: a job may cause
 import logging
 import time
 from collections import Counter
-from typing import Final
+from collections.abc import Hashable
+from typing import Any, Final
 
 _EVERY_S: Final = 60.0
 #: Of how many peers and kinds it is remembered when they were last logged.
@@ -29,35 +30,34 @@ class Complaints:
 
     def note(self, level: int, text: str) -> None:
         """Log a line of what was done, such as "job 5.1: …": so many a minute of what it begins with."""
-        subject = text.partition(":")[0]
-        now_s = time.monotonic()
-        began_s, count = self._notes.get(subject, (now_s, 0))
-        fresh = not count or now_s - began_s >= _EVERY_S
-        if fresh:
-            self._notes.pop(subject, None)
-            if len(self._notes) >= _REMEMBERED:
-                del self._notes[next(iter(self._notes))]
-        self._notes[subject] = (now_s, 1) if fresh else (began_s, count + 1)
-        if fresh or count < _MOST_OF_ONE:
-            more = f" ({count - _MOST_OF_ONE} lines of it were left out)" if fresh and count > _MOST_OF_ONE else ""
-            _log.log(level, "%s%s", text, more)
+        if (left_out := _passed(self._notes, text.partition(":")[0], _MOST_OF_ONE)) is not None:
+            _log.log(level, "%s%s", text, f" ({left_out} lines of it were left out)" if left_out else "")
 
     def __call__(self, kind: str, message: str, peer: str = "the scheduler") -> None:
         """Count one, and log it unless one of that peer and kind was logged within the last minute."""
         self.counts[kind] += 1
-        now_s = time.monotonic()
-        told_s, since = self._told.get((peer, kind), (None, 0))
-        if told_s is not None and now_s - told_s < _EVERY_S:
-            self._told[peer, kind] = told_s, since + 1
+        if (left_out := _passed(self._told, (peer, kind), 1)) is None:
             return
+        now_s = time.monotonic()
         if now_s - self._since_s >= _EVERY_S:
             self._lines, self._since_s = 0, now_s
         if self._lines >= _MOST_LINES:
+            del self._told[peer, kind]  # it was not logged
             return
         self._lines += 1
-        if len(self._told) >= _REMEMBERED:
-            del self._told[next(iter(self._told))]
-        self._told.pop((peer, kind), None)
-        self._told[peer, kind] = now_s, 0
-        more = f" ({since} more since it was last said)" if since else ""
+        more = f" ({left_out} more since it was last said)" if left_out else ""
         _log.warning("refused, %s, from %s: %s%s", kind, peer, message, more)
+
+
+def _passed(counts: dict[Any, tuple[float, int]], key: Hashable, most: int) -> int | None:
+    """How many were left out before this one, which is among the first ``most`` of its minute; None where it is not."""
+    now_s = time.monotonic()
+    began_s, count = counts.get(key, (now_s, 0))
+    if count and now_s - began_s < _EVERY_S:
+        counts[key] = began_s, count + 1
+        return 0 if count < most else None
+    counts.pop(key, None)
+    if len(counts) >= _REMEMBERED:
+        del counts[next(iter(counts))]
+    counts[key] = now_s, 1
+    return max(0, count - most)

@@ -66,15 +66,14 @@ class Desk:
         self._config = config
         self._period_s = min(config.presence.poll_s, _LONGEST_LOOK_S)
         self._guard = guard
-        self._job_lookup = job_lookup
         self._lease = lease
         self._load = Load(
             Path(config.cgroup.mount),
             config.cgroup.cosched,
             config.cgroup.desk,
             config.memory_bytes,
-            own=self._own,
-            tasks=self._job_lookup.tasks,
+            own=lambda: {os.getpid(), guard.pid},
+            tasks=job_lookup.tasks,
             min_uid=config.security.min_uid,
             use_cgroups=config.cgroup.mode != "none",
         )
@@ -83,18 +82,15 @@ class Desk:
         self._loaded_s = -_LONGEST_LOOK_S
         self._pressure = Pressure(config.cgroup.mount, config.cgroup.desk)
         self._shares: dict[str, float] = {}
-        self._pauses = 0
-        self._wakeups: Wakeups | None = None
+        self._status: dict[str, Any] = {}  # what the guard said last
         self._may_wake: list[list[int]] | None = None  # when the owner lets this machine be woken, as the guard says it
         self._card: Card | None = None  # by which it would be
         self._carded_s = -_CARD_S
         self._looking: asyncio.Task[None] | None = None
-        self._contract_cpus: float | None = None
         self.backoff = Backoff()
         self.armed = False
         self.limited_cpus: float | None = None
         self.asleep = False  # the machine is about to be suspended, or was just now
-        self._opens_us: int | None = None  # when its owner's hours begin again, if those alone keep jobs away
         self.paused = ""  # why nothing may run here now; empty where it may
         self.enforces: dict[str, str] = {}
         self._kept = [path for path in config.paths.keep if path.startswith(PRIVATE_PLACES)]
@@ -110,7 +106,13 @@ class Desk:
         self.epoch = 0
         self._again = asyncio.Event()
         by_guard = bool(config.security.agent_user) and os.geteuid() != 0
-        self.sources = Sources(config.presence, self._terminals_of_jobs, self._busy_cpus, self._sign, by_guard=by_guard)
+        self.sources = Sources(
+            config.presence,
+            lambda: terminals_of(job_lookup.tasks()),
+            lambda: self.usage.cpu_local,
+            self._sign,
+            by_guard=by_guard,
+        )
 
     def welcome(self, contract: SocialContract, epoch: int) -> None:
         """The scheduler says what the contract is."""
@@ -148,6 +150,8 @@ class Desk:
         """What the owner feels, and which contract is in force."""
         if not self._config.parallel:
             return DeskReport(ContractReason.PAUSED)
+        status = self._status
+        opens_us = status.get("paused_until_us") if status.get("closed") else None  # its owner's hours alone
         reason = (
             ContractReason.ASLEEP
             if self.asleep
@@ -161,12 +165,12 @@ class Desk:
         )
         return DeskReport(
             reason,
-            self._contract_cpus,
-            self._pauses,
+            _cpus(status.get("contract_cpus")),
+            int(status.get("pauses") or 0),
             _pressure(self._shares),
-            self._wakeups,
+            _wakeups((status.get("probe") or {}).get("wakeups")),
             self._wakeable() if self.asleep else None,
-            None if self._opens_us is None else max(0, self._opens_us - now_us()) / _US_PER_S,
+            None if opens_us is None else max(0, opens_us - now_us()) / _US_PER_S,
             self._disk_problem(),
         )
 
@@ -250,15 +254,6 @@ class Desk:
         if self.watched.presence is not before:
             self._again.set()
 
-    def _busy_cpus(self) -> float:
-        return self.usage.cpu_local
-
-    def _terminals_of_jobs(self) -> set[int]:
-        return terminals_of(self._job_lookup.tasks())
-
-    def _own(self) -> set[int]:
-        return {os.getpid(), self._guard.pid}
-
     async def _tell_guard(self) -> None:
         """Contract, limits, and then how they are."""
         if not self._guard.ready.is_set():
@@ -320,13 +315,12 @@ class Desk:
 
     def take(self, status: dict[str, Any]) -> None:
         """What the guard says of its limits."""
-        self._problem = ""
+        self._problem, self._status = "", status
         self.armed = bool(status.get("armed"))
         paused = str(status.get("paused") or "")
         if paused != self.paused:
             _log.info("%s", paused or "parallel work goes on at this desk")
         self.paused = paused
-        self._opens_us = status.get("paused_until_us") if status.get("closed") else None
         self.decided(status)
         can = {str(name): str(answer) for name, answer in (status.get("can") or {}).items()}
         if can.get("cgroups") in {"v1", "v2"}:
@@ -336,9 +330,6 @@ class Desk:
         self.enforces = can
         limits = status.get("limits") or {}
         self.limited_cpus = _cpus(limits.get("cpus"))
-        self._contract_cpus = _cpus(status.get("contract_cpus"))
-        self._pauses = int(status.get("pauses") or 0)
-        self._wakeups = _wakeups((status.get("probe") or {}).get("wakeups"))
 
 
 def _cpus(found: object) -> float | None:

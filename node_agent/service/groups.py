@@ -12,14 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import convert
-from msgspec.structs import replace
 
 from cosched.config.node import NodeConfig
 from cosched.errors import BadInput
 from cosched.linux.descriptors import has_descriptors
-from cosched.model.stall import Stall, StalledProcess
+from cosched.model.stall import Stall
 from cosched.wire.grant import Verifier, verified
-from cosched.wire.messages import Exit, FromAgent, Heartbeat, JobsHeld
+from cosched.wire.messages import Exit, FromAgent
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.agent import AgentCore
@@ -34,7 +33,7 @@ from node_agent.service.disk import Disk
 from node_agent.service.environment import Environment
 from node_agent.service.fence import EpochFile
 from node_agent.service.guard import Guard
-from node_agent.service.guard_requests import Requests
+from node_agent.service.guard_requests import guard_request
 from node_agent.service.job_channel import JobChannel
 from node_agent.service.spool import Spool
 
@@ -69,13 +68,12 @@ class Groups:
         self._epochs, self._records, self._disk = epochs, records, disk
         self._spool, self._grant_pub = spool, grant_pub
         self._complain = complaints
-        self._requests = Requests(environment, spool)
         self.guard = Guard(
             os.path.join(config.paths.run, "guard.sock"), self._on_event, self._agree, self._on_guard_lost
         )
         #: Where messages for the scheduler go; whoever has the link sets it. What is lost is sent again later.
         self.tell: Callable[[FromAgent], None] = lambda message: None
-        #: Called when the link is of no use, with the reason; whoever has the link sets it.
+        #: Called when the link is of no use, with the reason, which it may raise; whoever has the link sets it.
         self.hang_up: Callable[[str], None] = lambda reason: None
         #: Called after each connection to the guard (its limits are then armed).
         self.on_guard: list[Callable[[], None]] = []
@@ -85,14 +83,16 @@ class Groups:
         self.on_desk: Callable[[Message], None] = lambda message: None
         self._happened: deque[happened.Input] = deque()
         self._handling = False
-        self._timers: dict[int, asyncio.TimerHandle] = {}
         self._numbers = itertools.count(1)
         self._commands: dict[int, asyncio.Future[Reply]] = {}
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
     def hand_in(self, event: happened.Input) -> None:
-        """Something has happened: carry out what follows. Raises OSError where whom to obey cannot be written down."""
+        """Something has happened: carry out what follows.
+
+        Raises OSError where whom to obey cannot be written down, and what :attr:`hang_up` raises.
+        """
         self._happened.append(event)
         if self._handling:
             return
@@ -104,14 +104,6 @@ class Groups:
         finally:
             self._handling = False
             self._happened.clear()
-
-    def signed(self, beat: Heartbeat) -> Heartbeat:
-        """A heartbeat with what cannot be ended here."""
-        return replace(beat, jobs=self.core.signed(beat.jobs, now_us()))
-
-    def held(self) -> JobsHeld:
-        """What this node was told of the jobs that may run here."""
-        return self.core.held()
 
     def owner(self, key: Key) -> int | None:
         """Whose processes an attempt has that may go on here; None where there is none."""
@@ -149,7 +141,7 @@ class Groups:
             used = int(message.get("cpu_us") or 0), int(message.get("memory_peak_bytes") or 0)
             self.hand_in(happened.GroupEmpty(key, *used))
         elif kind == "stalled":
-            self.hand_in(happened.GroupStalled(key, int(message["since_us"]), _stall(message)))
+            self.hand_in(happened.GroupStalled(key, int(message["since_us"]), convert(message, Stall)))
 
     def _on_guard_lost(self, problem: str) -> None:
         self.hand_in(happened.GuardLost(problem))
@@ -183,9 +175,7 @@ class Groups:
                 if (answer := self._commands.get(number)) is not None and not answer.done():
                     answer.set_result(reply)
             case fx.SetTimer(number, after_us):
-                self._timers[number] = asyncio.get_running_loop().call_later(after_us / 1e6, self._due, number)
-            case fx.CancelTimer(number):
-                self._timers.pop(number).cancel()
+                asyncio.get_running_loop().call_later(after_us / 1e6, self.hand_in, happened.TimerDue(number))
             case fx.Complain(kind, message):
                 self._complain(kind, message)
             case fx.Say(level, text):
@@ -198,18 +188,14 @@ class Groups:
             case fx.Persist(attempt):
                 self._records.keep(attempt)
             case fx.Drop(key):
+                self._spool.remove(*key)  # the record goes last: an agent that is killed in between does both again
                 self._records.drop(key)
-                self._spool.remove(*key)
             case fx.RemoveFiles(key):
                 self.environment.forget(key)
                 self.channel.forget(key)
             case fx.KeepFence(fence):
                 self._epochs.keep(fence)
                 self._happened.append(happened.FenceKept(fence))
-
-    def _due(self, number: int) -> None:
-        del self._timers[number]
-        self.hand_in(happened.TimerDue(number))
 
     def _ask_guard(self, number: int, request: fx.GuardRequest) -> None:
         def answered(found: Message | GuardGone) -> None:
@@ -218,7 +204,7 @@ class Groups:
             self.hand_in(happened.Replied(number, _reply_of(found)))
 
         try:
-            with self._requests.made(request) as (made, descriptors):
+            with guard_request(request, self.environment, self._spool) as (made, descriptors):
                 self.guard.send(made, descriptors, answered)
         except GuardGone as error:
             self._happened.append(happened.Replied(number, Declined(AWAY, str(error))))
@@ -267,17 +253,6 @@ def _group(found: dict[str, Any]) -> happened.Group:
     )
 
 
-def _stall(message: Message) -> Stall:
-    """What the guard tells of an attempt that cannot be ended."""
-    processes = tuple(convert(each, StalledProcess) for each in message["processes"])
-    return Stall(str(message["user"]), int(message["procs"]), int(message["memory_bytes"]), processes=processes)
-
-
 def exit_of(message: Message) -> Exit:
     """How a command ended, from what the guard says."""
-    status, signal = message.get("status"), message.get("signal")
-    return Exit(
-        int(status) if status is not None else None,
-        int(signal) if signal is not None else None,
-        str(message.get("cause") or "own"),
-    )
+    return convert({name: value for name, value in message.items() if value is not None}, Exit)

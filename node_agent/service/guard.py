@@ -7,7 +7,6 @@ import os
 import random
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
 
 from cosched.linux.peers import peer_credentials
 from node_agent.guard import requests
@@ -23,11 +22,6 @@ _SIGN_WITHIN_S = 5.0
 
 #: Takes the answer to a request, or why there will be none.
 Then = Callable[[Message | GuardGone], None]
-
-
-class _Asked(NamedTuple):
-    then: Then
-    late: asyncio.TimerHandle
 
 
 class Guard:
@@ -50,7 +44,7 @@ class Guard:
         self._on_lost = on_lost
         self._client: GuardClient | None = None
         self._lost = asyncio.Event()
-        self._waiting: dict[int, _Asked] = {}
+        self._waiting: dict[int, tuple[Then, asyncio.TimerHandle]] = {}  # who takes the answer; when it is late
         self.problem = "not connected yet"
         self.ready = asyncio.Event()
 
@@ -58,7 +52,9 @@ class Guard:
         """Connect, and connect again whenever the connection is lost, until cancelled."""
         while True:
             try:
-                self._connect()
+                self._client = GuardClient(self._path)
+                self._lost.clear()
+                asyncio.get_running_loop().add_reader(self._client.fileno(), self._readable)
                 await self._on_connected()
                 self.ready.set()
                 _log.info("connected to the guard at %s", self._path)
@@ -117,7 +113,7 @@ class Guard:
             message = await answer
         finally:
             if (asked := self._waiting.pop(number, None)) is not None:
-                asked.late.cancel()
+                asked[1].cancel()
         if "error" in message:
             raise GuardRefused(str(message["error"]), str(message.get("message", "")))
         return message
@@ -130,24 +126,20 @@ class Guard:
             raise GuardGone(f"no guard at {self._path}: {self.problem}")
         number = self._client.send(request, fds)
         late = asyncio.get_running_loop().call_later(patience_s, self._late, requests.word(request), patience_s)
-        self._waiting[number] = _Asked(then, late)
+        self._waiting[number] = then, late
         return number
 
     def _late(self, what: object, patience_s: float) -> None:
         self._lose(GuardGone(f"the guard has not answered {what!r} for {patience_s:.0f} s"))
-
-    def _connect(self) -> None:
-        self._client = GuardClient(self._path)
-        self._lost.clear()
-        asyncio.get_running_loop().add_reader(self._client.fileno(), self._readable)
 
     def _readable(self) -> None:
         try:
             while self._client is not None and (message := self._client.receive()) is not None:
                 asked = self._waiting.pop(message["re"], None) if "re" in message else None
                 if asked is not None:
-                    asked.late.cancel()
-                    asked.then(message)
+                    then, late = asked
+                    late.cancel()
+                    then(message)
                 elif "event" in message:
                     self._on_event(message)
         except GuardGone as error:
@@ -161,9 +153,9 @@ class Guard:
         self._hang_up()
         waiting, self._waiting = self._waiting, {}
         self._on_lost(self.problem)
-        for asked in waiting.values():
-            asked.late.cancel()
-            asked.then(error)
+        for then, late in waiting.values():
+            late.cancel()
+            then(error)
         self._lost.set()
 
     def _hang_up(self) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import re
 import socket
 from collections.abc import Callable, Hashable, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from cosched.admission import Bounds
 from cosched.linux.peers import peer_credentials
@@ -53,13 +53,6 @@ class Lookup(Protocol):
         """By its cgroup, else by the guard's answer. Raises :class:`GuardGone`."""
 
 
-class Offer(NamedTuple):
-    """A job's newest map."""
-
-    number: int
-    line: bytes
-
-
 class JobChannel:
     """All jobs' ranks on this node.
 
@@ -80,7 +73,7 @@ class JobChannel:
         self._node, self._lookup, self._owner = node, lookup, owner
         self._complain = complaints
         self._on_adapted, self._on_asked = on_adapted, on_asked
-        self._offers: dict[Key, Offer] = {}
+        self._offers: dict[Key, tuple[int, bytes]] = {}  # each job's newest map: its number and line
         self._ranks: dict[Key, dict[asyncio.StreamWriter, None]] = {}
         self._budgets: dict[Key, Budget] = {}
         self._askers: dict[Key, asyncio.StreamWriter] = {}
@@ -94,21 +87,19 @@ class JobChannel:
 
         Raises ValueError for one that a line cannot hold (some 400 nodes): nothing has been said then.
         """
-        kept = self._offers.get(key)
-        if kept is not None and kept.number >= number:
+        if key in self._offers and self._offers[key][0] >= number:
             return
         words = " ".join(f"{node}={cpus}" for node, cpus in shares.items())
         line = f"map {number} {words}\n".encode("ascii")
         if len(line) > MAX_LINE_BYTES:
             raise ValueError(f"a map of {len(line)} bytes; a line has at most {MAX_LINE_BYTES}")
-        self._offers[key] = Offer(number, line)
+        self._offers[key] = number, line
         for writer in list(self._ranks.get(key, ())):
             self._tell(writer, line)
 
     def answer(self, key: Key, given: int, waits: bool) -> None:
         """Tell the rank that asked last for how many its job is given, and whether the rest is waited for."""
-        asker = self._askers.pop(key, None)
-        if asker is not None:
+        if (asker := self._askers.pop(key, None)) is not None:
             self._tell(asker, f"answer {given} {int(waits)}\n".encode())
 
     def forget(self, key: Key) -> None:
@@ -159,9 +150,8 @@ class JobChannel:
         """Serve a rank that has said who it is until it goes."""
         self._ranks.setdefault(key, {})[writer] = None
         try:
-            offer = self._offers.get(key)
             # in one piece: a rank that knows its node knows the map as well
-            self._tell(writer, f"node {self._node}\n".encode() + (offer.line if offer else b""))
+            self._tell(writer, f"node {self._node}\n".encode() + self._offers.get(key, (0, b""))[1])
             while True:
                 self._take(key, await _line(reader), writer)
         finally:

@@ -4,9 +4,9 @@ import asyncio
 import logging
 import random
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 import msgspec
@@ -27,9 +27,7 @@ from cosched.wire.messages import (
     AskAnswered,
     DeskReported,
     FromAgent,
-    Heartbeat,
     Hello,
-    JobsHeld,
     Order,
     OutputChunk,
     OwnersWord,
@@ -50,6 +48,7 @@ from node_agent.core.attempt import Key
 from node_agent.service.complaints import Complaints
 from node_agent.service.coscheduler import Coscheduler
 from node_agent.service.desk_watch import Desk, now_us
+from node_agent.service.groups import Groups
 from node_agent.service.revocations import Revocations
 
 _log = logging.getLogger("cosched.agent")
@@ -70,22 +69,6 @@ class Renewed(LinkEnded):
     """The node's certificate is another one now: the scheduler is to see it."""
 
 
-class Shell(Protocol):
-    """What a link needs of the shell around the agent's core."""
-
-    tell: Callable[[FromAgent], None]
-    hang_up: Callable[[str], None]
-
-    def hand_in(self, event: happened.Input) -> None:
-        """Something has happened. Raises OSError where whom to obey cannot be written down."""
-
-    def signed(self, beat: Heartbeat) -> Heartbeat:
-        """A heartbeat with what cannot be ended here."""
-
-    def held(self) -> JobsHeld:
-        """What this node was told of the jobs that may run here."""
-
-
 class Link:
     """Talks to one scheduler at a time, and hands in what it says. What the shell has to tell is sent from here."""
 
@@ -94,7 +77,7 @@ class Link:
         url: str,
         identity: Path,
         hello: Callable[[], Hello],
-        shell: Shell,
+        groups: Groups,
         output: Callable[[ReadOutput], OutputChunk],
         desk: Desk,
         coscheduler: Coscheduler,
@@ -110,12 +93,11 @@ class Link:
         if urlsplit(url).scheme != "wss" or not urlsplit(url).hostname:
             raise BadInput("scheduler.url", f"found {url!r}", "wss://HOST:PORT/v1/agent")
         self._url, self._identity = url, identity
-        self._hello, self._shell, self._output, self._desk = hello, shell, output, desk
-        shell.tell, shell.hang_up = self.tell, self._hang_up
+        self._hello, self._groups, self._output, self._desk = hello, groups, output, desk
+        groups.tell, groups.hang_up = self.tell, _hang_up
         desk.tell_word = self._tell_word
         self._spoken = VERSION  # on the link that there is now
         self._speaks = VERSION  # in the next hello
-        self._hung_up = ""  # why the link that there is now is of no use
         self._coscheduler = coscheduler
         self._complain = complaints
         self._revocations, self._survey, self._answer_ranks = revocations, survey, answer_ranks
@@ -193,7 +175,7 @@ class Link:
             self._outgoing = asyncio.Queue()
             if self._desk.word != NO_WORD:
                 self._tell_word(self._desk.word)
-            self._shell.hand_in(happened.Joined())
+            self._groups.hand_in(happened.Joined())
             # In a task of its own: before Python 3.13 a group whose task failed leaves its parent marked as cancelled,
             # and in a task so marked Python before 3.11.4 makes a cancellation of each time limit, of closing's too.
             await asyncio.create_task(self._converse(connection, self._outgoing, hello, welcome))
@@ -228,7 +210,7 @@ class Link:
         checked_session(answer.session, "welcome")
         if problem := answer.contract.impossible():
             raise LinkEnded(f"its contract is impossible: {problem[0]} {problem[1]}")
-        self._hand_in(happened.Welcomed(answer.fence, answer.lease_us))
+        self._groups.hand_in(happened.Welcomed(answer.fence, answer.lease_us))
         self._coscheduler.welcome()
         self._revocations.learn(answer.revoked)
         self._desk.welcome(answer.contract, answer.fence.epoch)
@@ -239,19 +221,9 @@ class Link:
         if self._spoken > RIGID_VERSION:
             self.tell(word)
 
-    def _hang_up(self, reason: str) -> None:
-        self._hung_up = reason
-
-    def _hand_in(self, event: happened.Input) -> None:
-        """What the core may answer by leaving this scheduler. Raises :class:`LinkEnded`, OSError."""
-        self._hung_up = ""
-        self._shell.hand_in(event)
-        if self._hung_up:
-            raise LinkEnded(self._hung_up)
-
     def _not_wanted(self, answer: Rejected) -> NoReturn:
         if answer.removed_by is not None:
-            self._shell.hand_in(happened.Removed(answer.removed_by))
+            self._groups.hand_in(happened.Removed(answer.removed_by))
         raise LinkEnded(f"it does not want this node: {answer.reason}")
 
     async def _send(
@@ -263,9 +235,8 @@ class Link:
                 frame = encode(message)
             except ValueError as error:
                 self._complain("too long", str(error))
-                outgoing.task_done()
-                continue
-            await connection.send(numbering.frame(frame))
+            else:
+                await connection.send(numbering.frame(frame))
             outgoing.task_done()
 
     async def _beat(self, connection: ClientConnection, welcome: Welcome) -> None:
@@ -275,19 +246,20 @@ class Link:
             pong = asyncio.ensure_future(await connection.ping())
             pong.add_done_callback(self._heard)
             await asyncio.sleep(welcome.heartbeat_us / 1e6)
-            self._hand_in(happened.LeaseLooked())
+            self._groups.hand_in(happened.LeaseLooked())
 
     def _tell_beat(self) -> None:
         """A heartbeat; before it the desk's report and the jobs here, to a scheduler that knows these messages."""
         if self._spoken >= REPORTING_VERSION:
             self.tell(DeskReported(self._desk.report()))
         if self._spoken >= HOLDING_VERSION:
-            self.tell(self._shell.held())
-        self.tell(self._shell.signed(self._coscheduler.signed(self._desk.heartbeat())))
+            self.tell(self._groups.core.held())
+        beat = self._coscheduler.signed(self._desk.heartbeat())
+        self.tell(msgspec.structs.replace(beat, jobs=self._groups.core.signed(beat.jobs, now_us())))
 
     def _heard(self, pong: asyncio.Future[float]) -> None:
         if not pong.cancelled() and pong.exception() is None:
-            self._shell.hand_in(happened.Heard())
+            self._groups.hand_in(happened.Heard())
 
     async def _listen(self, connection: ClientConnection, turn: Turn) -> None:
         while True:
@@ -307,13 +279,13 @@ class Link:
             except BadInput as error:
                 self._complain("message", str(error))
                 continue
-            self._shell.hand_in(happened.Heard())
+            self._groups.hand_in(happened.Heard())
             self._handle(message)
 
     def _handle(self, message: ToAgent) -> None:
         if isinstance(message, Order):
             try:
-                self._shell.hand_in(happened.Ordered(message))
+                self._groups.hand_in(happened.Ordered(message))
             except Exception:
                 _log.exception("an order was not obeyed because of a fault of the agent")
         elif isinstance(message, AskAnswered):
@@ -323,7 +295,9 @@ class Link:
         elif isinstance(message, ReadOutput):
             self.tell(self._output(message))
         elif isinstance(message, Survey):
-            self._begin(self._tell_survey(message))
+            task = asyncio.create_task(self._tell_survey(message))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         elif isinstance(message, Revoked):
             self._revocations.learn(message.serials)
         elif isinstance(message, Rejected):
@@ -332,24 +306,20 @@ class Link:
             self._complain("message", f"{type(message).__name__} after the welcome")
 
     async def _tell_survey(self, message: Survey) -> None:
-        self.tell(await self._survey(message))
+        try:
+            self.tell(await self._survey(message))
+        except Exception:
+            _log.exception("a question was not answered because of a fault of the agent")
 
-    def _begin(self, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a question was not answered because of a fault of the agent", exc_info=error)
+def _hang_up(reason: str) -> NoReturn:
+    raise LinkEnded(reason)
 
 
 def _in_version(hello: Hello, version: int) -> Hello:
     """The hello as a scheduler of that version understands it."""
-    if version == RIGID_VERSION:
-        return msgspec.structs.replace(hello, version=version, cluster=msgspec.UNSET)
-    return msgspec.structs.replace(hello, version=version)
+    cluster = msgspec.UNSET if version == RIGID_VERSION else hello.cluster
+    return msgspec.structs.replace(hello, version=version, cluster=cluster)
 
 
 def _binary(data: str | bytes) -> bytes:

@@ -6,32 +6,25 @@ from node_agent.core.attempt import STREAMS
 from node_agent.service.spool import Spool
 
 
-class Output:
-    """Reads what was spooled."""
-
-    def __init__(self, core: AgentCore, spool: Spool) -> None:
-        self._core = core
-        self._spool = spool
-
-    def read(self, request: ReadOutput) -> OutputChunk:
-        """A piece of a job's output, or why there is none."""
-        attempt = self._core.get(request.job_id, request.attempt)
-        final = attempt is None or attempt.ended is not None or attempt.forgotten
-        problem = ""
-        if request.stream not in STREAMS:
-            problem = f"no stream {request.stream!r}; there are {' and '.join(STREAMS)}"
-        elif request.offset < 0 or request.max_bytes < 0:
-            problem = "an offset or a size below 0"
-        elif attempt is not None and request.stream in attempt.elsewhere:
-            problem = f"{request.stream} was written to {attempt.elsewhere[request.stream]}"
-        if problem:
-            return OutputChunk(request.request, b"", 0, final, problem)
-        where = (request.job_id, request.attempt, request.stream)
-        try:
-            data, size = self._spool.read(*where, request.offset, request.max_bytes)
-        except FileNotFoundError:
-            gone = "its output was discarded, or it has never run here" if attempt is None else ""
-            return OutputChunk(request.request, b"", 0, final, gone)
-        except OSError as error:
-            return OutputChunk(request.request, b"", 0, final, f"cannot be read: {error.strerror}")
-        return OutputChunk(request.request, data, size, final and request.offset + len(data) >= size)
+def output_chunk(core: AgentCore, spool: Spool, request: ReadOutput) -> OutputChunk:
+    """A piece of a job's output, or why there is none."""
+    attempt = core.get(request.job_id, request.attempt)
+    final = attempt is None or attempt.ended is not None or attempt.forgotten
+    problem = ""
+    if request.stream not in STREAMS:
+        problem = f"no stream {request.stream!r}; there are {' and '.join(STREAMS)}"
+    elif request.offset < 0 or request.max_bytes < 0:
+        problem = "an offset or a size below 0"
+    elif attempt is not None and request.stream in attempt.elsewhere:
+        problem = f"{request.stream} was written to {attempt.elsewhere[request.stream]}"
+    if problem:
+        return OutputChunk(request.request, b"", 0, final, problem)
+    where = (request.job_id, request.attempt, request.stream)
+    try:
+        data, size = spool.read(*where, request.offset, request.max_bytes)
+    except FileNotFoundError:
+        gone = "its output was discarded, or it has never run here" if attempt is None else ""
+        return OutputChunk(request.request, b"", 0, final, gone)
+    except OSError as error:
+        return OutputChunk(request.request, b"", 0, final, f"cannot be read: {error.strerror}")
+    return OutputChunk(request.request, data, size, final and request.offset + len(data) >= size)

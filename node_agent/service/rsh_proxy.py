@@ -17,7 +17,8 @@ import secrets
 import socket
 import ssl
 import struct
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Hashable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -36,7 +37,7 @@ from node_agent.core.attempt import Attempt
 from node_agent.guard.client import GuardGone
 from node_agent.service.commands import Commands, Wanted, fail, relayed
 from node_agent.service.complaints import Complaints
-from node_agent.service.entrance import Entrance, Place
+from node_agent.service.entrance import Entrance, Place, Serve
 from node_agent.service.groups import Groups
 from node_agent.service.job_lookup import JobLookup
 from node_agent.service.revocations import Revocations
@@ -96,7 +97,7 @@ class RshProxy:
 
     async def local(self, path: str) -> Entrance:
         """Listen for ``cosched-rsh`` at a path. Raises OSError."""
-        return Entrance([bound_for_all(path)], *_HERE, self._asker, self._guarded(self._from_here), self._full)
+        return Entrance([bound_for_all(path)], *_HERE, self._asker, partial(self._served, self._from_here), self._full)
 
     async def remote(self, context: ssl.SSLContext) -> Entrance:
         """Listen for other agents. Raises OSError."""
@@ -106,7 +107,7 @@ class RshProxy:
             if each.family == socket.AF_INET:
                 self._groups.environment.address = each.getsockname()[0]
         self._remote = Entrance(
-            sockets, *_THERE, _address, self._guarded(self._from_there), _hang_up, context, _PATIENCE_S
+            sockets, *_THERE, _address, partial(self._served, self._from_there), _hang_up, context, _PATIENCE_S
         )
         return self._remote
 
@@ -125,27 +126,24 @@ class RshProxy:
         self._complain("launch", why, f"user {peer_credentials(connection).uid}")
         connection.send(frame(Kind.AWAY, why.encode()))
 
-    def _guarded(
-        self, serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter, Place], Awaitable[None]]
-    ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter, Place], Awaitable[None]]:
-        async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: Place) -> None:
-            try:
-                await serve(reader, writer, place)
-            except (NotAllowed, BadInput) as error:
-                self._complain("launch", str(error), _said_by(writer))
-                await fail(writer, str(error))
-            except Ending:
-                await fail(writer, "")
-            except Away as error:
-                writer.write(frame(Kind.AWAY, str(error).encode(errors="replace")[:MAX_PIECE]))
-            except (TimeoutError, asyncio.IncompleteReadError, ConnectionError):
-                pass  # there is nobody to tell
-            except Exception as error:  # a mistake of ours costs this connection
-                self._complain("mistake", f"{type(error).__name__}: {error}", "this agent itself")
-            finally:
-                self._connections.pop(writer, None)
-
-        return served
+    async def _served(
+        self, serve: Serve, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: Place
+    ) -> None:
+        try:
+            await serve(reader, writer, place)
+        except (NotAllowed, BadInput) as error:
+            self._complain("launch", str(error), _said_by(writer))
+            await fail(writer, str(error))
+        except Ending:
+            await fail(writer, "")
+        except Away as error:
+            writer.write(frame(Kind.AWAY, str(error).encode(errors="replace")[:MAX_PIECE]))
+        except (TimeoutError, asyncio.IncompleteReadError, ConnectionError):
+            pass  # there is nobody to tell
+        except Exception as error:  # a mistake of ours costs this connection
+            self._complain("mistake", f"{type(error).__name__}: {error}", "this agent itself")
+        finally:
+            self._connections.pop(writer, None)
 
     async def _from_here(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: Place) -> None:
         job_id, number, uid = await self._caller(writer.get_extra_info("socket"))

@@ -103,8 +103,6 @@ class Node:
         self._key = key
         self._connection: Connection | None = None
         self._numbering: Numbering | None = None
-        self._timers: dict[int, int] = {}
-        self._timer_numbers = 0
         self._slow_until_us = 0
         self._orders: deque[wire.Order] = deque(maxlen=30)
         #: Who is told of each message that the agent wants sent.
@@ -135,7 +133,6 @@ class Node:
         self.life += 1
         self.alive = True
         self.agent = Sleeper(self.world)
-        self._timers.clear()
         attempts = [msgspec.msgpack.decode(data, type=Attempt) for data in self.attempts.values()]
         self.core = self.core_type(self.name, f"boot-{self.boots}", self.fence, attempts)
         self.desk.lease = lambda: (self.core.lease.heard_us, self.core.lease.lease_us)
@@ -277,11 +274,7 @@ class Node:
         """Timers and words; nothing here depends on files of jobs, on output, or on what is complained of."""
         match effect:
             case fx.SetTimer(number, after_us):
-                self._timer_numbers += 1
-                self._timers[number] = at = self._timer_numbers
-                self._soon(after_us, partial(self._due, self.life, number, at))
-            case fx.CancelTimer(number):
-                self._timers.pop(number, None)
+                self._soon(after_us, partial(self._due, self.life, number))
             case fx.Say(_, text):
                 self.say(f"says: {text}")
 
@@ -315,9 +308,8 @@ class Node:
             case _:
                 return Done()
 
-    def _due(self, life: int, number: int, at: int) -> None:
-        if self.alive and self.life == life and self._timers.get(number) == at:
-            del self._timers[number]
+    def _due(self, life: int, number: int) -> None:
+        if self.alive and self.life == life:
             self.feed(happened.TimerDue(number))
 
     # --- the link ---------------------------------------------------------------------------------------------------

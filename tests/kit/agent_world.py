@@ -132,8 +132,6 @@ class World:
                 self.tell(message)
             case fx.SetTimer(number, after_us):
                 self.timers[number] = self.now_us + after_us
-            case fx.CancelTimer(number):
-                del self.timers[number]
             case fx.AnswerCommand():
                 self.commands[effect.number] = effect.reply
             case fx.HangUp(reason):

@@ -156,7 +156,7 @@ class Service:
         callers = Callers(Operators(config.operators), members, tokens if config.listen.tokens else None, self.log)
         bodies = Bodies()
         administration = Administration(config, self.host, self.link, members, tokens, callers, bodies, self.log)
-        identities = Identities(self.link, members, self.certificates, callers, bodies, self.log)
+        identities = Identities(self.link, members, self.certificates, bodies, self.log)
         api = Api(
             config,
             self.host,
@@ -193,8 +193,8 @@ class Service:
 
     def _application(self, callers: Callers, page: Page, *holders: object) -> web.Application:
         """Every address with its handler, a method of one of the holders, behind what all requests pass."""
-        middlewares = [told(self.log, self.metrics.http.count), callers.gate(openapi.READABLE)]
-        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=middlewares)
+        middleware = told(self.log, partial(callers.admit, openapi.READABLE), self.metrics.http.count)
+        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[middleware])
         app.add_routes(openapi.routes(Heavy(callers), page, *holders))
         app.add_routes(page.routes())
         app.router.add_get(AGENTS, self.link.accept)

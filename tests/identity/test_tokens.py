@@ -18,7 +18,7 @@ from cosched.client.client import Client
 from cosched.client.transport import Transport
 from cosched.errors import BadInput, Failed
 from cosched.linux.durable import write_durably
-from space_scheduler.service.access import tokens as kept_tokens
+from space_scheduler.service.access import kept
 from space_scheduler.service.access.tokens import MOST, NoToken, Tokens
 from space_scheduler.service.api import administration
 from space_scheduler.service.api.rates import Rates
@@ -264,7 +264,7 @@ async def test_while_the_disk_is_slow_others_are_answered_and_no_token_is_lost(
         write_durably(path, data)
 
     async with running(files) as service:
-        monkeypatch.setattr(kept_tokens, "write_durably", slow)
+        monkeypatch.setattr(kept, "write_durably", slow)
         making = [
             asyncio.create_task(service.post("/v1/tokens", {"life_s": DAY_S, "label": str(at)}, 201)) for at in range(4)
         ]

@@ -1,4 +1,4 @@
-"""Users of the scheduler's host, by name: their uids, by which policies tell them apart and desks know them."""
+"""Users of the scheduler's host: their names, and their uids, by which policies tell them apart and desks know them."""
 
 import pwd
 
@@ -9,3 +9,8 @@ def user_number(name: str) -> int:
         return pwd.getpwnam(name).pw_uid
     except (ValueError, OSError):
         raise KeyError(name) from None
+
+
+def user_name(number: int) -> str:
+    """The name of a uid of this host. Raises KeyError for one that its directory does not know, or not now."""
+    return pwd.getpwuid(number).pw_name

@@ -1,20 +1,18 @@
 """Who asks: by the Unix socket's peer credentials, the client certificate or a token; never by a field of a request."""
 
 import asyncio
-import pwd
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Collection, Container
+from collections.abc import Callable, Collection, Container
 from typing import Final
 
 import msgspec
 from aiohttp import web
-from aiohttp.typedefs import Middleware
 
 from cosched.identity.tls import Expired, Peer, peer_of, serial_of
 from cosched.linux.peers import peer_credentials
 from cosched.linux.users import NO_ACCOUNT
-from space_scheduler.service.access.accounts import user_number
+from space_scheduler.service.access.accounts import user_name, user_number
 from space_scheduler.service.access.lookups import Lookups
 from space_scheduler.service.access.members import Members
 from space_scheduler.service.access.operators import Operators
@@ -48,13 +46,18 @@ class Caller(msgspec.Struct, frozen=True):
         """Whether this caller may cancel, hold, release and read the output of that user's jobs."""
         return self.operator or (self.named and self.user == owner)
 
+    def check_operator(self, what: str) -> None:
+        """Raise :class:`Refusal` for all but operators, by whom alone ``what`` is done."""
+        if not self.operator:
+            raise Refusal(403, f"{what} by operators; {self.user} is none", found=self.user)
+
 
 class Callers:
     """Tells who sends a request. ``tokens`` is None where they are not taken."""
 
     def __init__(self, operators: Operators, members: Members, tokens: Tokens | None, log: Log) -> None:
         self._operators = operators
-        self._names: Lookups[int, str] = Lookups(_name_of, failure_lasts_s=_UNKNOWN_LASTS_S)
+        self._names: Lookups[int, str] = Lookups(user_name, failure_lasts_s=_UNKNOWN_LASTS_S)
         self._uids: Lookups[str, int] = Lookups(user_number, failure_lasts_s=_UNKNOWN_LASTS_S)
         self._members = members
         self._tokens = tokens
@@ -74,26 +77,16 @@ class Callers:
         if (secured := secured_by(request)) is not None:
             return self._over_tls(request, secured)
         uid = _uid_of(request)
-        user = self._name(uid)
+        user = self._names.get(uid, _NAME_HOLDS_S)
         return Caller(f"uid {uid}" if user is None else user, uid == 0, named=user is not None, uid=uid)
-
-    def operator(self, request: web.Request, what: str) -> Caller:
-        """The operator who sent a request; ``what`` is done by operators alone. Raises :class:`Refusal`."""
-        caller = self.of(request)
-        if not caller.operator:
-            raise Refusal(403, f"{what} by operators; {caller.user} is none", found=caller.user)
-        return caller
 
     async def uid_of(self, user: str) -> int:
         """A user's uid on this host; :data:`NO_ACCOUNT` where its directory of users does not know the name.
 
-        While that directory is silent, what it said last holds for a while.
+        While that directory is silent, its last answer counts for a while.
         """
-        try:
-            return await self._uids.learn(user)
-        except KeyError:
-            known = self._uids.get(user, _NAME_HOLDS_S)
-            return NO_ACCOUNT if known is None else known
+        known = await self._uids.learn_or_last(user, _NAME_HOLDS_S)
+        return NO_ACCOUNT if known is None else known
 
     def _over_tls(self, request: web.Request, secured: ssl.SSLObject | ssl.SSLSocket) -> Caller:
         peer = certificate_of(request)
@@ -121,42 +114,23 @@ class Callers:
             raise Refusal(429, f"{user} has too many connections, or all users have", retry_after_s=1.0)
         return Caller(user, named=not token.read_only, by_token=True, read_only=token.read_only)
 
-    def gate(self, readable: Collection[str]) -> Middleware:
-        """The middleware behind which nobody comes over TLS without saying who it is, whatever is asked for.
+    async def admit(self, readable: Collection[str], request: web.Request) -> None:
+        """Learn what handlers will ask of a request's sender. Raises :class:`Refusal`.
 
-        ``readable`` are the addresses of routes that a read-only token may get; all else is refused it.
+        No request over TLS passes without a certificate or token, for whatever address. ``readable`` are the addresses
+        of routes that a read-only token may get; all else is refused it.
         """
-
-        @web.middleware
-        async def middleware(
-            request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-        ) -> web.StreamResponse:
-            secured = secured_by(request)
-            if secured is None:
-                await self._learn(_uid_of(request))
-            elif request.path != AGENTS:
-                caller = self.identified(request)
-                if caller.read_only and not _gets_one_of(request, readable):
-                    allowed = ", ".join(readable)
-                    raise Refusal(403, f"{caller.user} may get {allowed}, and nothing else", found=caller.user)
-                if not caller.by_token:
-                    await self._operators.learn(caller.user)
-            return await handler(request)
-
-        return middleware
-
-    def _name(self, uid: int) -> str | None:
-        return self._names.get(uid, _NAME_HOLDS_S)
-
-    async def _learn(self, uid: int) -> None:
-        """Have the name of that user, and whether it is an operator's, as handlers will ask."""
-        try:
-            user = await self._names.learn(uid)
-        except KeyError:  # no such user, or the name service is away: it says the same
-            if (before := self._name(uid)) is None:
-                return
-            user = before
-        await self._operators.learn(user)
+        if secured_by(request) is None:
+            user = await self._names.learn_or_last(_uid_of(request), _NAME_HOLDS_S)
+            if user is not None:
+                await self._operators.learn(user)
+        elif request.path != AGENTS:
+            caller = self.identified(request)
+            if caller.read_only and not _gets_one_of(request, readable):
+                allowed = ", ".join(readable)
+                raise Refusal(403, f"{caller.user} may get {allowed}, and nothing else", found=caller.user)
+            if not caller.by_token:
+                await self._operators.learn(caller.user)
 
 
 def _uid_of(request: web.Request) -> int:
@@ -166,10 +140,6 @@ def _uid_of(request: web.Request) -> int:
     if connection is None or connection.family != socket.AF_UNIX:
         raise Refusal(403, "who you are cannot be told from this connection")
     return peer_credentials(connection).uid
-
-
-def _name_of(uid: int) -> str:
-    return pwd.getpwuid(uid).pw_name
 
 
 def _gets_one_of(request: web.Request, addresses: Container[str]) -> bool:

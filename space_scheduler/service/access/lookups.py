@@ -64,6 +64,13 @@ class Lookups(Generic[Key, Found]):
             if asking.done():  # whoever finds the answer first writes it down: its callbacks may be still to come
                 self._answered(key, asking)
 
+    async def learn_or_last(self, key: Key, at_most_s: float) -> Found | None:
+        """As :meth:`learn`; where the key is not known, or not now, the last answer, if it is not older than that."""
+        try:
+            return await self.learn(key)
+        except KeyError:
+            return self.get(key, at_most_s)
+
     def due(self, keys: Iterable[Key]) -> list[Key]:
         """Those that nobody has asked for, in vain or not, for as long as an answer counts."""
         now_s = self._now_s()

@@ -52,16 +52,22 @@ def answer(document: object, status: int = 200) -> web.Response:
     return web.Response(body=msgspec.json.encode(document), status=status, content_type="application/json")
 
 
-def told(log: Log, counted: Callable[[web.Request, web.StreamResponse, float], None]) -> Middleware:
-    """The outermost middleware: errors become problems, and the service's own faults are logged with their traces.
+def told(
+    log: Log,
+    admit: Callable[[web.Request], Awaitable[None]],
+    counted: Callable[[web.Request, web.StreamResponse, float], None],
+) -> Middleware:
+    """The middleware: errors become problems, and the service's own faults are logged with their traces.
 
-    ``counted`` is told of each answer, and of the seconds that it took.
+    ``admit`` refuses requests of which no handler is to know; ``counted`` is told of each answer, and of the seconds
+    that it took.
     """
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         began_s = monotonic()
         try:
+            await admit(request)
             answered = await handler(request)
         except ConnectionError:
             raise  # the client has gone: there is nobody to tell

@@ -20,7 +20,7 @@ from cosched.model.time import US_PER_S, humanised
 from cosched.wire import api as docs
 from cosched.wire.messages import NO_UID
 from space_scheduler.plugins import resolve
-from space_scheduler.service.access.callers import Callers
+from space_scheduler.service.access.callers import Caller, Callers
 from space_scheduler.service.access.members import Members, checked_serials
 from space_scheduler.service.access.problems import Refusal, answer
 from space_scheduler.service.access.tokens import Token, Tokens
@@ -66,9 +66,9 @@ class Administration:
 
     # nodes
 
-    async def admit(self, request: web.Request) -> web.Response:
+    async def admit(self, request: web.Request, caller: Caller) -> web.Response:
         """A node may join."""
-        caller = self._callers.operator(request, "nodes are admitted and removed")
+        caller.check_operator("nodes are admitted and removed")
         name = checked_name("node", request.match_info["name"])
         check_spellings([*self._members.nodes, name], "node name")
         self._members.admit(name)
@@ -76,9 +76,9 @@ class Administration:
         self._log.info("node admitted", node=name, by=caller.user)
         return self._membership()
 
-    async def remove(self, request: web.Request) -> web.Response:
+    async def remove(self, request: web.Request, caller: Caller) -> web.Response:
         """A node belongs to the cluster no more."""
-        caller = self._callers.operator(request, "nodes are admitted and removed")
+        caller.check_operator("nodes are admitted and removed")
         name = request.match_info["name"]
         asked = await self._bodies.document(request, caller.user, docs.RemoveRequest, "remove")
         entry = queries.node(request, self._link.book)
@@ -90,9 +90,9 @@ class Administration:
 
     # the policy
 
-    async def policy(self, request: web.Request) -> web.Response:
+    async def policy(self, request: web.Request, caller: Caller) -> web.Response:
         """Another policy decides from now on."""
-        caller = self._callers.operator(request, "the policy is chosen")
+        caller.check_operator("the policy is chosen")
         asked = await self._bodies.document(request, caller.user, docs.PolicyRequest, "policy")
         config, before = self._config, self._host.policy_name
         if ":" in asked.policy and asked.policy != config.policy:  # its code would run with the service's rights
@@ -118,9 +118,8 @@ class Administration:
     def _membership(self) -> web.Response:
         return answer(docs.MemberDoc(self._members.nodes, len(self._members.revoked)))
 
-    async def survey(self, request: web.Request) -> web.Response:
+    async def survey(self, request: web.Request, caller: Caller) -> web.Response:
         """What users are on each node."""
-        caller = self._callers.of(request)
         users = tuple(dict.fromkeys(filter(None, request.query.get("user", caller.user).split(","))))
         if len(users) > _MOST_USERS:
             raise BadInput("user", f"{len(users)} of them", f"at most {_MOST_USERS}")
@@ -149,9 +148,8 @@ class Administration:
 
     # tokens
 
-    async def create_token(self, request: web.Request) -> web.Response:
+    async def create_token(self, request: web.Request, caller: Caller) -> web.Response:
         """A token for a user."""
-        caller = self._callers.of(request)
         asked = await self._bodies.document(request, caller.user, docs.TokenRequest, "token")
         if caller.by_token:
             raise Refusal(403, "a token makes no further tokens: ask on the scheduler's host, or with a certificate")
@@ -175,15 +173,13 @@ class Administration:
         authority = (Path(self._config.identity) / CA_PEM).read_text(encoding="ascii")
         return answer(docs.NewToken(self._token(made), words, authority), 201)
 
-    async def tokens(self, request: web.Request) -> web.Response:
+    async def tokens(self, request: web.Request, caller: Caller) -> web.Response:
         """The caller's tokens; all of them for an operator."""
-        caller = self._callers.of(request)
         known = self._tokens.all(None if caller.operator else caller.user)
         return answer(docs.TokenList([self._token(each) for each in known]))
 
-    async def revoke_token(self, request: web.Request) -> web.Response:
+    async def revoke_token(self, request: web.Request, caller: Caller) -> web.Response:
         """A token is worth nothing any more."""
-        caller = self._callers.of(request)
         number = request.match_info["token"]
         found = self._tokens.get(number)
         if found is None or not (caller.operator or found.user == caller.user):  # others' are not even confirmed

@@ -14,7 +14,6 @@ from aiohttp import web
 
 import cosched
 from cosched.config.cluster import ClusterConfig
-from cosched.config.convert import convert
 from cosched.errors import BadInput, Failed, nearest
 from cosched.model.job import TERMINAL, JobState
 from cosched.wire import api as docs
@@ -26,7 +25,7 @@ from space_scheduler.reasons import Why
 from space_scheduler.service.access.callers import Caller, Callers
 from space_scheduler.service.access.problems import Refusal, answer, refusal_of
 from space_scheduler.service.api import documents, openapi, queries, submissions
-from space_scheduler.service.api.bodies import Bodies, decoded
+from space_scheduler.service.api.bodies import Bodies
 from space_scheduler.service.api.desks import held_procs, limited_on, paused_on
 from space_scheduler.service.api.output import STREAMS, Spool
 from space_scheduler.service.api.privacy import cause_for, nodes_for, paused_for, story_for
@@ -87,9 +86,8 @@ class Api:
 
     # jobs
 
-    async def submit(self, request: web.Request) -> web.Response:
+    async def submit(self, request: web.Request, caller: Caller) -> web.Response:
         """Accept a job."""
-        caller = self._callers.of(request)
         body = await self._bodies.read(request, caller.user)
         try:
             given = submissions.checked(submissions.decoded(body), self.config)
@@ -136,9 +134,8 @@ class Api:
             message += f"; {remedy}"
         return Refusal(422, message, found=reason.why.name.lower())
 
-    async def jobs(self, request: web.Request) -> web.Response:
+    async def jobs(self, request: web.Request, caller: Caller) -> web.Response:
         """Those alive."""
-        caller = self._callers.of(request)
         user, state = request.query.get("user"), request.query.get("state")
         if state == "held":  # of clients of version 0.1
             state = JobState.WAITING.value
@@ -155,22 +152,19 @@ class Api:
         chosen.sort(key=lambda each: (_ORDER.get(each.state, 9), places.get(each.id, 0), each.start_us or 0, each.id))
         return await self._list(chosen, caller)
 
-    async def history(self, request: web.Request) -> web.Response:
+    async def history(self, request: web.Request, caller: Caller) -> web.Response:
         """Those that have ended."""
-        caller = self._callers.of(request)
         limit = queries.whole(request, "limit", 1, openapi.MAX_HISTORY, 100)
         before = queries.whole(request, "before", 1, None, None)
         user = request.query.get("user")
         return await self._list(await self.host.history(limit=limit or 100, user=user, before=before), caller)
 
-    async def job(self, request: web.Request) -> web.Response:
+    async def job(self, request: web.Request, caller: Caller) -> web.Response:
         """One job."""
-        caller = self._callers.of(request)
         return await self._told(await self.waiting.find(queries.job_id(request)), caller)
 
-    async def explain(self, request: web.Request) -> web.Response:
+    async def explain(self, request: web.Request, caller: Caller) -> web.Response:
         """Why it is in its state."""
-        caller = self._callers.of(request)
         record = await self.waiting.find(queries.job_id(request))
         explained = await self.host.explain(record.id, owners=caller.operator)
         own = caller.may_change(record.user)
@@ -186,9 +180,8 @@ class Api:
             )
         )
 
-    async def wait(self, request: web.Request) -> web.Response:
+    async def wait(self, request: web.Request, caller: Caller) -> web.Response:
         """A job when it has ended."""
-        caller = self._callers.of(request)
         given = request.query.get("timeout_s", "30")
         try:
             timeout_s = float(given)
@@ -198,9 +191,8 @@ class Api:
             raise BadInput("timeout_s", f"found {given!r}", f"seconds, 0 to {openapi.MAX_WAIT_S}")
         return await self._told(await self.waiting.ended(queries.job_id(request), timeout_s), caller)
 
-    async def output(self, request: web.Request) -> web.StreamResponse:
+    async def output(self, request: web.Request, caller: Caller) -> web.StreamResponse:
         """What it wrote."""
-        caller = self._callers.of(request)
         stream = queries.choice(request, "stream", STREAMS)
         follow = queries.choice(request, "follow", ("0", "1")) == "1"
         offset = queries.whole(request, "offset", 0, None, 0) or 0
@@ -212,10 +204,9 @@ class Api:
             return await spool.one(offset, most)
         return await spool.all(request, offset, follow=follow)
 
-    async def change(self, route: openapi.Route, request: web.Request) -> web.Response:
+    async def change(self, route: openapi.Route, request: web.Request, caller: Caller) -> web.Response:
         """What a user or operator wishes for a job: post the route's event."""
         assert route.posts is not None
-        caller = self._callers.of(request)
         record = await self.waiting.find(queries.job_id(request))
         self._may_change(caller, record, route.name)
         if record.alive:
@@ -238,35 +229,33 @@ class Api:
 
     # nodes and cluster
 
-    async def nodes(self, request: web.Request) -> web.Response:
+    async def nodes(self, request: web.Request, caller: Caller) -> web.Response:
         """All nodes."""
-        caller = self._callers.of(request)
         found = [
             msgspec.structs.replace(each, stalled=stalled_on([self.book.entry(each.name)], own=caller.may_change))
             for each in self.book.documents(self.host.view(), self.config.contract, self.config.name)
         ]
         return answer(docs.NodeList(nodes_for(caller, found, self.book)))
 
-    async def drain(self, request: web.Request) -> web.Response:
+    async def drain(self, request: web.Request, caller: Caller) -> web.Response:
         """Take a node out of service, its jobs go on."""
-        body = await self._bodies.read(request, self._callers.of(request).user)
-        asked = convert(decoded(body, "a reason, or nothing") if body.strip() else {}, docs.DrainRequest, "drain")
+        asked = await self._bodies.document(request, caller.user, docs.DrainRequest, "drain", "a reason, or nothing")
         if len(asked.reason) > 500 or not asked.reason.isprintable():
             raise BadInput("drain: reason", "too long, or not printable", "at most 500 printable characters")
-        return await self._change_node(request, lambda name: ev.NodeDrained(name, asked.reason))
+        return await self._change_node(request, caller, lambda name: ev.NodeDrained(name, asked.reason))
 
-    async def resume(self, request: web.Request) -> web.Response:
+    async def resume(self, request: web.Request, caller: Caller) -> web.Response:
         """Take a node back into service."""
-        return await self._change_node(request, ev.NodeResumed)
+        return await self._change_node(request, caller, ev.NodeResumed)
 
-    async def _change_node(self, request: web.Request, event: Callable[[str], ev.Event]) -> web.Response:
-        caller = self._callers.of(request)
-        name = request.match_info["name"]
-        if not caller.operator:
-            raise Refusal(403, f"nodes are drained and resumed by operators; {caller.user} is none", found=caller.user)
-        if queries.node(request, self.book).expired and event is ev.NodeResumed:
-            since = self.book.entry(name).expired
-            words = f"node {name}: its certificate expired on {since}: 'cosched node renew' makes another"
+    async def _change_node(
+        self, request: web.Request, caller: Caller, event: Callable[[str], ev.Event]
+    ) -> web.Response:
+        caller.check_operator("nodes are drained and resumed")
+        entry = queries.node(request, self.book)
+        name = entry.name
+        if entry.expired and event is ev.NodeResumed:
+            words = f"node {name}: its certificate expired on {entry.expired}: 'cosched node renew' makes another"
             raise Refusal(409, words, where="node", found=name)
         try:
             await self.host.post(event(name), note=f"by {caller.user}")
@@ -279,9 +268,8 @@ class Api:
         shown = self.book.documents(self.host.view(), self.config.contract, self.config.name)
         return answer(next(each for each in shown if each.name == name))
 
-    async def cluster(self, request: web.Request) -> web.Response:
+    async def cluster(self, request: web.Request, caller: Caller) -> web.Response:
         """The service and its cluster."""
-        self._callers.of(request)
         view = self.host.view()
         alive = view.alive
         return answer(
@@ -305,22 +293,21 @@ class Api:
             )
         )
 
-    async def set_aside(self, request: web.Request) -> web.Response:
+    async def set_aside(self, request: web.Request, caller: Caller) -> web.Response:
         """Nodes, jobs, launches and policies that are set aside."""
-        caller = self._callers.of(request)
         known = Known(self.host.view(), self.book, self.config, self.host.policy_name, self.host.clock.when)
         return answer(docs.SetAsideList(for_caller(caller, set_aside(known))))
 
-    async def openapi(self, _request: web.Request) -> web.Response:
+    async def openapi(self, request: web.Request, caller: Caller) -> web.Response:
         """The document of all this."""
         return answer(openapi.document())
 
-    async def metrics(self, request: web.Request) -> web.Response:
+    async def metrics(self, request: web.Request, caller: Caller) -> web.Response:
         """For Prometheus; with what owners use of nodes for operators alone."""
-        text = self._metrics.exposition(owners=self._callers.of(request).operator)
+        text = self._metrics.exposition(owners=caller.operator)
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 
-    async def healthz(self, _request: web.Request) -> web.Response:
+    async def healthz(self, request: web.Request, caller: Caller) -> web.Response:
         """Whether jobs are accepted."""
         view = self.host.view()
         if not view.accepting:

@@ -50,10 +50,12 @@ class Bodies:
         async with self._places.place_of(user, "long bodies"):
             return await self._in_time(request)
 
-    async def document(self, request: web.Request, user: str, kind: type[Document], where: str) -> Document:
+    async def document(
+        self, request: web.Request, user: str, kind: type[Document], where: str, expected: str = "a document as JSON"
+    ) -> Document:
         """The body as a structure of that kind, its defaults where there is none. Raises as :meth:`read` does."""
         body = await self.read(request, user)
-        return convert(decoded(body, "a document as JSON") if body.strip() else {}, kind, where)
+        return convert(decoded(body, expected) if body.strip() else {}, kind, where)
 
     async def _in_time(self, request: web.Request) -> bytes:
         body = bytearray()

@@ -7,14 +7,14 @@ Output is streamed in pieces at its reader's pace; of that each user has sixteen
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Literal
 
 from aiohttp import web
 
-from space_scheduler.service.access.callers import Callers
+from space_scheduler.service.access.callers import Caller, Callers
 from space_scheduler.service.api.places import Places
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handler = Callable[[web.Request, Caller], Awaitable[web.StreamResponse]]
 
 _LISTS_OF_ONE_USER: Final = 2
 _LISTS: Final = 32
@@ -26,7 +26,7 @@ _PIECE_BYTES: Final = 64 << 10
 
 
 class Heavy:
-    """Wraps the handlers of what is heavy."""
+    """Has handlers called, and bounds those of what is heavy."""
 
     def __init__(self, callers: Callers) -> None:
         self._callers = callers
@@ -34,26 +34,31 @@ class Heavy:
         self._streams = Places(_STREAMS_OF_ONE_USER, _STREAMS, 0)
         self._made = asyncio.Semaphore(_MADE_AT_ONCE)
 
-    def listing(self, handler: Handler) -> Handler:
-        """For an answer that is made at once and may be long."""
+    def answering(
+        self, handler: Handler, heavy: Literal["", "list", "stream"]
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """The handler as the application calls it: told its caller, within the bounds of what is heavy.
 
-        async def wrapped(request: web.Request) -> web.StreamResponse:
-            async with self._lists.place_of(self._callers.of(request).user, "long lists"):
+        A ``list`` is an answer that is made at once and may be long, a ``stream`` one that is sent as it comes.
+        """
+
+        async def plain(request: web.Request) -> web.StreamResponse:
+            return await handler(request, self._callers.of(request))
+
+        async def listing(request: web.Request) -> web.StreamResponse:
+            caller = self._callers.of(request)
+            async with self._lists.place_of(caller.user, "long lists"):
                 async with self._made:
-                    answer = await handler(request)
+                    answer = await handler(request, caller)
                 # what does not read keeps its place, and holds the answer once: a transport copies what it is given
                 return await _sent(answer, request)
 
-        return wrapped
+        async def stream(request: web.Request) -> web.StreamResponse:
+            caller = self._callers.of(request)
+            async with self._streams.place_of(caller.user, "streams of output"):
+                return await handler(request, caller)
 
-    def stream(self, handler: Handler) -> Handler:
-        """For an answer that is sent as it comes."""
-
-        async def wrapped(request: web.Request) -> web.StreamResponse:
-            async with self._streams.place_of(self._callers.of(request).user, "streams of output"):
-                return await handler(request)
-
-        return wrapped
+        return {"": plain, "list": listing, "stream": stream}[heavy]
 
 
 async def _sent(answer: web.StreamResponse, request: web.Request) -> web.StreamResponse:

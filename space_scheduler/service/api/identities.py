@@ -8,7 +8,7 @@ from aiohttp import web
 
 from cosched.identity.names import Kind, checked_name
 from cosched.wire import api as docs
-from space_scheduler.service.access.callers import Callers
+from space_scheduler.service.access.callers import Caller
 from space_scheduler.service.access.certificates import Certificates
 from space_scheduler.service.access.members import Members, checked_serials
 from space_scheduler.service.access.problems import Refusal, answer
@@ -22,20 +22,17 @@ _WHAT: Final = "certificates are listed and revoked"
 class Identities:
     """The handlers. ``cut`` ends the connections on which certificates of those serial numbers were shown."""
 
-    def __init__(
-        self, link: Link, members: Members, certificates: Certificates, callers: Callers, bodies: Bodies, log: Log
-    ) -> None:
+    def __init__(self, link: Link, members: Members, certificates: Certificates, bodies: Bodies, log: Log) -> None:
         self._link = link
         self._members = members
         self._known = certificates
-        self._callers = callers
         self._bodies = bodies
         self._log = log
         self.cut: Callable[[Container[str]], int] = lambda serials: 0
 
-    async def certificates(self, request: web.Request) -> web.Response:
+    async def certificates(self, request: web.Request, caller: Caller) -> web.Response:
         """Those that were shown, and those that were revoked."""
-        self._callers.operator(request, _WHAT)
+        caller.check_operator(_WHAT)
         revoked = self._members.revocations()
         found = {
             each.serial: _document(each.serial, each.peer.kind, each.peer.name, each.until_s, each.serial in revoked)
@@ -46,9 +43,9 @@ class Identities:
         expires = {name: _time(until_s) for name, until_s in self._known.expiries().items()}
         return answer(docs.CertificateList(list(found.values()), expires))
 
-    async def revoke_certificates(self, request: web.Request) -> web.Response:
+    async def revoke_certificates(self, request: web.Request, caller: Caller) -> web.Response:
         """Certificates count no more."""
-        caller = self._callers.operator(request, _WHAT)
+        caller.check_operator(_WHAT)
         asked = await self._bodies.document(request, caller.user, docs.RevokeRequest, "revoke")
         name = checked_name(asked.kind, asked.name)
         serials = checked_serials(asked.serials, "revoke")

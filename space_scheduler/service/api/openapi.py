@@ -289,9 +289,7 @@ def routes(heavy: Heavy, *holders: object) -> list[web.RouteDef]:
         handler = next(getattr(holder, name) for holder in holders if hasattr(holder, name))
         if each.posts is not None:
             handler = partial(handler, each)
-        if each.heavy:
-            handler = heavy.listing(handler) if each.heavy == "list" else heavy.stream(handler)
-        found.append(web.route(each.method, each.path, handler))
+        found.append(web.route(each.method, each.path, heavy.answering(handler, each.heavy)))
     return found
 
 

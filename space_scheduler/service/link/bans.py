@@ -6,13 +6,12 @@ banned, but for users whose name is known and is not in the word any more.
 """
 
 import asyncio
-import pwd
 import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from cosched.wire import messages as wire
-from space_scheduler.service.access.accounts import user_number
+from space_scheduler.service.access.accounts import user_name, user_number
 from space_scheduler.service.access.lookups import Lookups
 from space_scheduler.service.launch.inputs import AnyInput, OwnerSaid
 from space_scheduler.service.launch.nodes import NodeBook
@@ -36,7 +35,7 @@ class Bans:
         self._sessions = sessions
         self._closed = False
         self._numbers: Lookups[str, int] = Lookups(user_number, lasts_s=_LASTS_S)
-        self._names: Lookups[int, str] = Lookups(_name_of, lasts_s=_LASTS_S)
+        self._names: Lookups[int, str] = Lookups(user_name, lasts_s=_LASTS_S)
 
     async def said(self, session: Session, word: wire.OwnersWord) -> None:
         """Hand on a word; within a moment, with what is known by then."""
@@ -91,7 +90,3 @@ class Bans:
 
     def _recorded(self, session: Session) -> tuple[int, ...]:
         return self._book.entry(session.name).recorded_bans
-
-
-def _name_of(number: int) -> str:
-    return pwd.getpwuid(number).pw_name

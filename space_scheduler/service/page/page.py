@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from cosched.wire.api import PAGE_COOKIE, PageLink
-from space_scheduler.service.access.callers import Callers
+from space_scheduler.service.access.callers import Caller, Callers
 from space_scheduler.service.access.problems import Refusal, answer
 from space_scheduler.service.api.api import Api
 from space_scheduler.service.api.rates import Rates
@@ -75,11 +75,10 @@ class Page:
             web.get("/page/s/{visit}/set-aside", self.aside),
         ]
 
-    async def page_link(self, request: web.Request) -> web.Response:
+    async def page_link(self, _: web.Request, caller: Caller) -> web.Response:
         """A one-time link for whoever asks."""
-        user = self._callers.identified(request).user
-        self._rates.take(user, _OPENS)
-        return answer(PageLink(f"/page/enter/{self._visits.link(user)}", LINK_S), 201)
+        self._rates.take(caller.user, _OPENS)
+        return answer(PageLink(f"/page/enter/{self._visits.link(caller.user)}", LINK_S), 201)
 
     async def enter(self, request: web.Request) -> web.Response:
         """Use a link: the cookie, and on to the page."""
@@ -114,14 +113,14 @@ class Page:
     async def story(self, request: web.Request) -> web.Response:
         """A job, as the API tells it."""
         self._asked_by_page(request)
-        found = await self._api.job(request)
+        found = await self._api.job(request, self._callers.of(request))
         found.headers.update(HEADERS)
         return found
 
     async def aside(self, request: web.Request) -> web.Response:
         """What is set aside, as the API tells it."""
         self._asked_by_page(request)
-        found = await self._api.set_aside(request)
+        found = await self._api.set_aside(request, self._callers.of(request))
         found.headers.update(HEADERS)
         return found
 

@@ -24,12 +24,18 @@ _LEAST = 6
 
 @dataclass
 class Table:
-    """Named columns and rows of plain values; ``caption`` says what it shows, ``notes`` what to know about it."""
+    """Named columns and rows of plain values; ``caption`` says what it shows, ``notes`` what to know about it.
+
+    One with columns to ``cut`` is a list, which :meth:`print` gives a line for each row: on a terminal no wider than it
+    is, these columns give way first. ``wide``: as wide as it takes.
+    """
 
     caption: str
     columns: Sequence[str]
     rows: list[Sequence[Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    cut: Sequence[str] = ()
+    wide: bool = False
 
     def add(self, *values: Any) -> None:
         """Append a row."""
@@ -57,17 +63,21 @@ class Table:
         for note in self.notes:
             console.print(f"  {note}", highlight=False, markup=False)
 
-    def show_lines(self, *, wide: bool = False, cut: Sequence[str] = ()) -> None:
-        """Print with a line for each row: on a terminal no wider than it is, the columns ``cut`` give way first.
+    def print(self) -> None:
+        """Print to standard output: drawn, or as a list."""
+        if self.cut:
+            self._print_list()
+        else:
+            self.show(console())
 
-        ``wide``: as wide as it takes. Into a pipe: tabs between values, the columns' names first; notes go to stderr.
-        """
+    def _print_list(self) -> None:
+        """A line for each row. Into a pipe: tabs between values, the columns' names first; notes go to stderr."""
         texts = [[" ".join(("" if value is None else str(value)).split()) for value in row] for row in self.rows]
         lines = [list(self.columns), *texts]
         piped = not sys.stdout.isatty()
         if not piped:
-            screen = _WIDE * len(self.columns) if wide else os.get_terminal_size(sys.stdout.fileno()).columns
-            lines = _fitted(lines, screen, [list(self.columns).index(name) for name in cut])
+            screen = _WIDE * len(self.columns) if self.wide else os.get_terminal_size(sys.stdout.fileno()).columns
+            lines = _fitted(lines, screen, [list(self.columns).index(name) for name in self.cut])
         between = "\t" if piped else "  "
         sys.stdout.write("".join(between.join(line).rstrip(" ") + "\n" for line in lines))
         for note in self.notes:

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from cosched.apps.cli.shared.service import echo_json, json_option
+from cosched.apps.cli.shared.verb import echo_json, json_option
 from cosched.client import places
 from cosched.config.node import load_node
 

@@ -16,8 +16,8 @@ from cosched.apps.cli.bench_mixed import mixed
 from cosched.apps.cli.bench_mixed import shown as mixed_shown
 from cosched.apps.cli.bench_model import model
 from cosched.apps.cli.shared.bench_tries import tries_option
-from cosched.apps.cli.shared.service import service
-from cosched.apps.cli.shared.values import seconds_within, some_of, whole_number
+from cosched.apps.cli.shared.values import some_of, whole_number, within
+from cosched.apps.cli.shared.verb import service
 from cosched.apps.experiments import testbed
 from cosched.apps.experiments.contract import RUNS as CONTRACT_RUNS
 from cosched.apps.experiments.contract import Measured
@@ -71,7 +71,7 @@ command.add_command(model)
     "--seconds",
     type=float,
     default=2.0,
-    callback=seconds_within(0.1, 600),
+    callback=within(0.1, 600),
     show_default=True,
     help="Seconds of computing in a run's measured part.",
 )

@@ -8,8 +8,8 @@ from statistics import median
 import click
 
 from cosched.apps.cli.shared.bench_tries import tries_option
-from cosched.apps.cli.shared.service import service
-from cosched.apps.cli.shared.values import seconds_within, some_of, whole_number
+from cosched.apps.cli.shared.values import some_of, whole_number, within
+from cosched.apps.cli.shared.verb import service
 from cosched.apps.experiments.contract import (
     CALLS,
     LEAST_TALKING,
@@ -61,7 +61,7 @@ _MOST_TASKS = 8
     "--seconds",
     type=float,
     default=8.0,
-    callback=seconds_within(1, 600),
+    callback=within(1, 600),
     show_default=True,
     help="How long a run measures.",
 )

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from cosched.apps.cli.shared.values import seconds_within, whole_number
+from cosched.apps.cli.shared.values import whole_number, within
 from cosched.apps.experiments.desk_under_load import Desk
 from cosched.apps.experiments.memory import NODE_BYTES, MemoryExperiment, MemoryRun, place, swap_bytes
 from cosched.apps.experiments.memory_results import cells, document, table, verdict
@@ -27,7 +27,7 @@ RUNS: Final = "memory-runs"
     "--seconds",
     type=float,
     default=15.0,
-    callback=seconds_within(1, 600),
+    callback=within(1, 600),
     show_default=True,
     help="How long a run measures.",
 )

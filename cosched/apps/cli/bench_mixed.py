@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from cosched.apps.cli.shared.bench_tries import tries_option
-from cosched.apps.cli.shared.service import service
-from cosched.apps.cli.shared.values import seconds_within, some_of, whole_number
+from cosched.apps.cli.shared.values import some_of, whole_number, within
+from cosched.apps.cli.shared.verb import service
 from cosched.apps.experiments import testbed
 from cosched.apps.experiments.corun import PLAIN
 from cosched.apps.experiments.matrix import MODES
@@ -38,7 +38,7 @@ from cosched.report.table import console
     "--seconds",
     type=float,
     default=15.0,
-    callback=seconds_within(1, 600),
+    callback=within(1, 600),
     show_default=True,
     help="How long a run measures.",
 )

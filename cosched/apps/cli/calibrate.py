@@ -8,8 +8,8 @@ import click
 import msgspec
 
 from cosched.apps.cli.shared.link_costs import link_costs
-from cosched.apps.cli.shared.service import service
-from cosched.apps.cli.shared.values import seconds_within, some_of, whole_number
+from cosched.apps.cli.shared.values import some_of, whole_number, within
+from cosched.apps.cli.shared.verb import service
 from cosched.apps.experiments import testbed
 from cosched.apps.experiments.calibrate import (
     CLASSES,
@@ -59,7 +59,7 @@ def _delays(_ctx: click.Context, param: click.Parameter, text: str) -> list[int]
     "--seconds",
     type=float,
     default=5.0,
-    callback=seconds_within(1, 600),
+    callback=within(1, 600),
     show_default=True,
     help="How long each job is measured.",
 )

@@ -1,23 +1,22 @@
 """``cosched identity list`` and ``revoke``: which certificates there are, and which count no more."""
 
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 import click
 import msgspec
 
-from cosched.apps.cli.shared.service import echo_json, json_option, service
-from cosched.apps.cli.shared.values import one_of
+from cosched.apps.cli.shared.values import one_of, read_by
+from cosched.apps.cli.shared.verb import Answer, asks, say, says, service
+from cosched.client.client import Client
 from cosched.client.find import connect
 from cosched.errors import BadInput, Failed
 from cosched.identity.issued import Listed, read
 from cosched.identity.names import ISSUED, Kind, checked_name
+from cosched.report.table import Table
 from cosched.wire.api import CertificateDoc, RevokeRequest
 
 _KINDS: Final = ("scheduler", "node", "user")
-_authority = click.option(
-    "--authority", type=click.Path(path_type=Path), metavar="DIR", help="Whose list of what was issued is read as well."
-)
 
 
 class Certificate(msgspec.Struct, frozen=True):
@@ -30,11 +29,28 @@ class Certificate(msgspec.Struct, frozen=True):
     revoked: bool | None
 
 
+def _issued(authority: Path, _option: str) -> Listed:
+    """All that an authority has issued. Raises :class:`BadInput` where it has no list."""
+    path = authority / ISSUED
+    if not path.exists():
+        raise BadInput(str(path), "no such file", "an authority's directory")
+    return read(authority)
+
+
+_authority = click.option(
+    "--authority",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    callback=read_by(_issued),
+    help="Whose list of what was issued is read as well.",
+)
+
+
 @click.command("list")
 @_authority
 @service
-@json_option
-def list_command(authority: Path | None, server: str | None, lab: str | None, as_json: bool) -> None:
+@says
+def list_command(authority: Listed | None, server: str | None, lab: str | None) -> Answer:
     """List certificates: serial number, whose, until when, whether it was revoked (operators).
 
     Those that the scheduler has seen since its start or has revoked; with --authority all that were ever issued there,
@@ -46,18 +62,12 @@ def list_command(authority: Path | None, server: str | None, lab: str | None, as
     found, expires, problem = _known(server, lab)
     if problem and authority is None:
         raise Failed(problem)
-    issued = _issued(authority) if authority is not None else Listed([], [])
+    issued = authority or Listed([], [])
     known = None if problem else False
     rows = {each.serial: Certificate(*each, known) for each in issued.entries}
     for each in found:
         until = each.until or (rows[each.serial].until if each.serial in rows else None)
         rows[each.serial] = Certificate(each.serial, each.kind, each.name, until, each.revoked)
-    if as_json:
-        whole = {"certificates": list(rows.values()), "expires": expires, "problem": problem}
-        echo_json(whole | {"damaged": issued.damaged})
-        return
-    from cosched.report.table import Table, console  # noqa: PLC0415 (rich, only where a table is drawn)
-
     table = Table("Certificates", ("serial", "whose", "good until", "revoked"))
     for row in rows.values():
         word = "" if row.revoked is None else "revoked" if row.revoked else "no"
@@ -67,7 +77,8 @@ def list_command(authority: Path | None, server: str | None, lab: str | None, as
     table.notes += issued.damaged
     if problem:
         table.notes.append(f"which were revoked is not known: {problem}")
-    table.show(console())
+    whole = {"certificates": list(rows.values()), "expires": expires, "problem": problem, "damaged": issued.damaged}
+    return Answer(whole, [table])
 
 
 @click.command("revoke")
@@ -76,18 +87,11 @@ def list_command(authority: Path | None, server: str | None, lab: str | None, as
 @click.option("--serial", "serials", metavar="HEX", multiple=True, help="That one alone ('identity list'); repeatable.")
 @click.option("--all", "every", is_flag=True, help="A node's or a scheduler's newest too.")
 @_authority
-@service
-@json_option
+@asks
+@says
 def revoke_command(
-    kind: str,
-    name: str,
-    serials: tuple[str, ...],
-    every: bool,
-    authority: Path | None,
-    server: str | None,
-    lab: str | None,
-    as_json: bool,
-) -> None:
+    client: Client, kind: Kind, name: str, serials: tuple[str, ...], every: bool, authority: Listed | None
+) -> Answer:
     """Let certificates of KIND (scheduler, node or user) and NAME count no more, from now on (operators).
 
     Without --serial a user's all, a node's and a scheduler's all but the newest: those that the scheduler has seen
@@ -99,25 +103,22 @@ def revoke_command(
       cosched identity revoke user ada --authority office/authority
       cosched identity revoke node desk1 --authority office/authority    # after 'node renew desk1'
     """
-    checked_name(cast(Kind, kind), name)
-    issued = _issued(authority) if authority is not None else Listed([], [])
+    checked_name(kind, name)
+    issued = authority or Listed([], [])
     for line in issued.damaged:
-        click.echo(line, err=True)
-    made = [each.serial for each in issued.of(cast(Kind, kind), name)]
-    with connect(server, lab) as client:
-        asked, left = RevokeRequest(cast(Kind, kind), name, list(serials) or made, only=bool(serials)), ""
-        if kind != "user" and not serials and not every:
-            asked, left = _but_the_newest(asked, made, client.certificates().certificates)
-        done = client.revoke_certificates(asked)
-    if as_json:
-        echo_json(done)
-        return
+        say(line)
+    made = [each.serial for each in issued.of(kind, name)]
+    asked, left = RevokeRequest(kind, name, list(serials) or made, only=bool(serials)), ""
+    if kind != "user" and not serials and not every:
+        asked, left = _but_the_newest(asked, made, client.certificates().certificates)
+    done = client.revoke_certificates(asked)
     closed = f", {done.closed} connections closed" if done.closed else ""
-    click.echo(f"{kind} {name}: revoked {', '.join(done.serials)}{closed}")
+    lines = [f"{kind} {name}: revoked {', '.join(done.serials)}{closed}"]
     if left:
-        click.echo(f"the newest counts on: {left} (--all, or --serial)")
+        lines.append(f"the newest counts on: {left} (--all, or --serial)")
     if authority is None and not serials:
-        click.echo("others, not shown since the scheduler's start, are not known here: --authority, or --serial")
+        lines.append("others, not shown since the scheduler's start, are not known here: --authority, or --serial")
+    return Answer(done, lines)
 
 
 def _but_the_newest(asked: RevokeRequest, made: list[str], shown: list[CertificateDoc]) -> tuple[RevokeRequest, str]:
@@ -140,11 +141,3 @@ def _known(server: str | None, lab: str | None) -> tuple[list[CertificateDoc], d
             return listed.certificates, listed.expires, ""
     except (BadInput, Failed) as error:
         return [], {}, str(error)
-
-
-def _issued(authority: Path) -> Listed:
-    """All that an authority has issued. Raises :class:`BadInput` where it has no list."""
-    path = authority / ISSUED
-    if not path.exists():
-        raise BadInput(str(path), "no such file", "an authority's directory")
-    return read(authority)

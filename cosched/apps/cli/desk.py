@@ -10,7 +10,7 @@ import click
 
 from cosched.apps.cli.shared.desk_session import follow
 from cosched.apps.cli.shared.desk_words import document, lines
-from cosched.apps.cli.shared.service import echo_json, json_option
+from cosched.apps.cli.shared.verb import echo_json, json_option
 from cosched.client.desk_socket import SOCKET, ask, found_socket
 from cosched.config.units import duration_us
 from cosched.errors import BadInput

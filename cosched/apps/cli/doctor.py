@@ -12,7 +12,8 @@ import click
 
 import cosched
 from cosched.apps.cli.shared.checks import Check, agreement, clock_level, expiry
-from cosched.apps.cli.shared.service import ago, echo_json, json_option, lasting, service, stalls, this_user
+from cosched.apps.cli.shared.verb import echo_json, json_option, service
+from cosched.apps.cli.shared.words import ago, lasting, stalls, this_user
 from cosched.client import places
 from cosched.client.client import Client
 from cosched.client.find import connect

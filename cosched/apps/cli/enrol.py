@@ -7,8 +7,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from cosched.apps.cli.shared.service import echo_json, json_option, service
-from cosched.apps.cli.shared.values import absolute_path, one_of, toml_table, whole_number
+from cosched.apps.cli.shared.values import absolute_path, one_of, read_by, toml_table, whole_number
+from cosched.apps.cli.shared.verb import echo_json, json_option, service
 from cosched.client.client import Client
 from cosched.client.find import connect
 from cosched.config.cluster import load_cluster
@@ -63,7 +63,12 @@ def _ssh(command: Command) -> Command:
                 help="So many hosts at a time.",
             ),
             click.option(
-                "--etc", metavar="DIR", default="/etc/cosched", show_default=True, help="Settings, on the host."
+                "--etc",
+                metavar="DIR",
+                default="/etc/cosched",
+                show_default=True,
+                callback=read_by(absolute_path),
+                help="Settings, on the host.",
             ),
             click.option(
                 "--cluster",
@@ -87,8 +92,22 @@ def _ssh(command: Command) -> Command:
 @click.option("--agent-port", metavar="N", default="7421", show_default=True, callback=whole_number(1, 65535))
 @click.option("--procs", metavar="N", callback=whole_number(1, 1 << 16), help="CPUs of each [what the host says].")
 @click.option("--mem", metavar="SIZE", help="Memory of each [what the host says].")
-@click.option("--state", metavar="DIR", default="/var/lib/cosched", show_default=True, help="State, on the host.")
-@click.option("--run", metavar="DIR", default="/run/cosched", show_default=True, help="Sockets, on the host.")
+@click.option(
+    "--state",
+    metavar="DIR",
+    default="/var/lib/cosched",
+    show_default=True,
+    callback=read_by(absolute_path),
+    help="State, on the host.",
+)
+@click.option(
+    "--run",
+    metavar="DIR",
+    default="/run/cosched",
+    show_default=True,
+    callback=read_by(absolute_path),
+    help="Sockets, on the host.",
+)
 @click.option(
     "--extra", type=click.Path(path_type=Path), metavar="FILE", help="TOML of further settings for each node.toml."
 )
@@ -144,9 +163,9 @@ def add_command(
         procs=procs,
         memory_bytes=size_bytes(mem, "--mem") if mem else None,
         extra=toml_table(extra),
-        etc=absolute_path("--etc", etc),
-        state=absolute_path("--state", state),
-        run=absolute_path("--run", run),
+        etc=etc,
+        state=state,
+        run=run,
         services=services,
         again=again,
     )

@@ -1,23 +1,15 @@
 """``cosched explain``: why a job is in the state it is in, from the decision's own record."""
 
+from collections.abc import Iterator
+
 import click
 
-from cosched.apps.cli.shared.service import (
-    echo_json,
-    in_components,
-    job_argument,
-    json_option,
-    lasting,
-    limits,
-    local,
-    pauses,
-    service,
-    stalls,
-)
-from cosched.client.find import connect
+from cosched.apps.cli.shared.verb import Answer, asks, job_argument, says
+from cosched.apps.cli.shared.words import in_components, lasting, limits, local, pauses, stalls
+from cosched.client.client import Client
 from cosched.config.units import memory_text
 from cosched.model.time import US_PER_S, humanised
-from cosched.wire.api import CoschedulingDoc, OnNodeDoc
+from cosched.wire.api import CoschedulingDoc, Explanation, OnNodeDoc
 
 _RECEIVES = {
     "polls": "polls",
@@ -30,34 +22,26 @@ _RECEIVES = {
 
 @click.command("explain")
 @job_argument
-@service
-@json_option
-def command(job_id: int, as_json: bool, server: str | None, lab: str | None) -> None:
+@asks
+@says
+def command(client: Client, job_id: int) -> Answer:
     """Explain why a job waits, runs or has ended: the reason of the decision with its numbers, what led to it.
 
     \b
     Example: cosched explain 12
     """
-    with connect(server, lab) as client:
-        found = client.explain(job_id)
-    if as_json:
-        echo_json(found)
-        return
-    click.echo(f"job {found.job_id} is {found.state}: {found.reason.text}")
-    click.echo(f"  decided {local(found.decided)}" + (f", because of: {found.cause}" if found.cause else ""))
-    if found.promised_start:
-        click.echo(f"  promised to start by {local(found.promised_start)}")
-    if components := in_components(found.shape):
-        click.echo(f"  {components}")
-    if found.shape and found.shape.note:
-        click.echo(f"  {found.shape.note}")
-    for line in [*pauses(found.paused), *limits(found.limited), *stalls(found.stalled)]:
-        click.echo(f"  {line}")
-    for line in map(_on_node, found.nodes):
-        click.echo(f"  {line}")
-    if found.coscheduling:
-        for line in _coscheduling(found.coscheduling):
-            click.echo(f"  {line}")
+    found = client.explain(job_id)
+    return Answer(found, _lines(found))
+
+
+def _lines(found: Explanation) -> Iterator[str]:
+    yield f"job {found.job_id} is {found.state}: {found.reason.text}"
+    yield f"  decided {local(found.decided)}" + (f", because of: {found.cause}" if found.cause else "")
+    promised = f"promised to start by {local(found.promised_start)}" if found.promised_start else ""
+    told = [promised, in_components(found.shape), found.shape.note if found.shape else ""]
+    told += [*pauses(found.paused), *limits(found.limited), *stalls(found.stalled), *map(_on_node, found.nodes)]
+    told += _coscheduling(found.coscheduling) if found.coscheduling else []
+    yield from (f"  {line}" for line in told if line)
 
 
 def _on_node(found: OnNodeDoc) -> str:

@@ -10,8 +10,8 @@ from typing import Final
 import click
 
 from cosched.apps.cli.enrol import nodes_of
-from cosched.apps.cli.shared.service import echo_json, json_option
 from cosched.apps.cli.shared.values import whole_number
+from cosched.apps.cli.shared.verb import Answer, says
 from cosched.config.cluster import load_cluster
 from cosched.config.hosts import check_spellings, is_host
 from cosched.config.node import load_node
@@ -47,7 +47,7 @@ _MANUAL: Final = "docs/guide/installation.md has it step by step"
 @click.option("--mem", metavar="SIZE", help="Memory of each node [this machine's].")
 @click.option("--here", is_flag=True, help="The scheduler runs on this machine: make its key in DIRECTORY.")
 @click.option("--add", is_flag=True, help="Add nodes and users to a cluster made before.")
-@json_option
+@says
 def command(
     directory: Path,
     name: str | None,
@@ -60,8 +60,7 @@ def command(
     mem: str | None,
     here: bool,
     add: bool,
-    as_json: bool,
-) -> None:
+) -> Answer:
     """Make a cluster: a certificate authority, cluster.yaml, and node.toml for each node.
 
     DIRECTORY must not exist: nothing is ever written over. Scheduler, nodes and users make their keys themselves; what
@@ -83,12 +82,10 @@ def command(
         made = _added(directory, places, users, scheduler, port, network, machine)
     else:
         made = _created(directory, name, places, scheduler, port, network, machine, here=here)
-    if as_json:
-        files = sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
-        echo_json({"directory": str(directory), "cluster": made, "nodes": list(places), "users": users, "files": files})
-        return
+    files = sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+    document = {"directory": str(directory), "cluster": made, "nodes": list(places), "users": users, "files": files}
     address = "" if here or add else scheduler or ""
-    click.echo("\n".join(_next(directory, list(places), users, address, add=add)))
+    return Answer(document, _next(directory, list(places), users, address, add=add))
 
 
 def _places(nodes: tuple[str, ...]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ import msgspec
 
 from cosched.apps.cli.page import show
 from cosched.apps.cli.shared.values import one_of
+from cosched.apps.cli.shared.verb import Answer, says
 from cosched.apps.lab.commands import CannotRun, Command, at_terminal, attached, terminal_size
 from cosched.apps.lab.lab import DEFAULT_NAME, Lab, standing, status, take_down
 from cosched.apps.lab.plan import HEAD
 from cosched.client import places
 from cosched.config.units import duration_us, memory_text, rate_bit_s, rate_text, size_bytes
 from cosched.errors import BadInput
-from cosched.report.table import Table, console
+from cosched.report.table import Table
 
 _NODES = 4
 _NAME = click.option(
@@ -139,21 +141,19 @@ def _welcome(lab: Lab) -> str:
 
 @command.command("status")
 @_NAME
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def status_(name: str | None, as_json: bool) -> None:
+@says
+def status_(name: str | None) -> Answer:
     """Show a lab's nodes and what runs on them. What a crashed lab left is removed.
 
     \b
     Example: cosched lab status --json
     """
     told = status(_meant(name))
-    if as_json:
-        click.echo(msgspec.json.encode(told))
-        return
-    if told["state"] != "up":
-        click.echo(_not_up(told))
-        return
-    click.echo(told["headline"])
+    return Answer(told, _status(told) if told["state"] == "up" else [_not_up(told)])
+
+
+def _status(told: dict[str, Any]) -> Iterator[str | Table]:
+    yield told["headline"]
     several = told["link"] is not None
     table = Table(
         f"{told['name']}: up since {told['created']}, policy {told['settings']['policy']}",
@@ -171,7 +171,7 @@ def status_(name: str | None, as_json: bool) -> None:
     if told["problem"]:
         table.notes.append(told["problem"])
     table.notes += [f"socket   {told['socket']}", f"logs     {told['directory']}"]
-    table.show(console())
+    yield table
 
 
 @command.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

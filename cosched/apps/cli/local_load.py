@@ -2,14 +2,14 @@
 
 import selectors
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
 
 from cosched.apps.cli import local_load_record, local_load_run
+from cosched.apps.cli.shared.verb import Answer, says
 from cosched.errors import BadInput, Failed, nearest
-from cosched.report.table import Table, console
+from cosched.report.table import Table
 from local_load import peer
 from local_load import profile as profiles
 from local_load.probe import CALLS
@@ -32,8 +32,8 @@ command.add_command(local_load_record.presence)
 
 @command.command("profiles")
 @click.argument("profile", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def profiles_(profile: str | None, as_json: bool) -> None:
+@says
+def profiles_(profile: str | None) -> Answer:
     """List the built-in profiles, or check and show one (a name or a file).
 
     \b
@@ -43,17 +43,13 @@ def profiles_(profile: str | None, as_json: bool) -> None:
         import yaml  # noqa: PLC0415 (only here)
 
         found = msgspec.to_builtins(profiles.find(profile))
-        click.echo(msgspec.json.encode(found) if as_json else yaml.safe_dump(found, sort_keys=False).rstrip())
-        return
+        return Answer(found, [yaml.safe_dump(found, sort_keys=False).rstrip()])
     known = [profiles.find(name) for name in profiles.built_in()]
-    if as_json:
-        click.echo(msgspec.json.encode(known))
-        return
     table = Table("Built-in profiles", ["profile", "CPU", "memory", "network B/s", "of users", "what"])
     for each in known:
         shares = (f"{share:.0%}" for share in (each.cpu_share, each.memory_share))
         table.add(each.name, *shares, each.network_bytes_per_s, f"{each.users_share:.0%}", each.about)
-    table.show(console())
+    return Answer(known, [table])
 
 
 @command.command("peer")
@@ -82,8 +78,8 @@ def peer_(listen: str) -> None:
 @click.option(
     "--write", type=click.Path(path_type=Path), metavar="FILE", help="The last table, .csv, .tsv or .parquet."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def report_(runs: tuple[Path, ...], plot: Path | None, call: str, write: Path | None, as_json: bool) -> None:
+@says
+def report_(runs: tuple[Path, ...], plot: Path | None, call: str, write: Path | None) -> Answer:
     """Percentiles of a run's latencies; with two runs, how the second differs from the first.
 
     \b
@@ -101,14 +97,7 @@ def report_(runs: tuple[Path, ...], plot: Path | None, call: str, write: Path | 
     if len(runs) == 2:
         first, second = read.values()
         tables.append(report.comparison(report.differences(first, second), (names[0], names[1])))
-    paths = report.plot(read, plot, call) if plot else []
+    paths = [str(path) for path in report.plot(read, plot, call)] if plot else []
     if write:
         tables[-1].write(write)
-    if as_json:
-        told: dict[str, Any] = {table.caption: table.as_dicts() for table in tables}
-        click.echo(msgspec.json.encode(told | {"plots": [str(path) for path in paths]}))
-        return
-    for table in tables:
-        table.show(console())
-    for path in paths:
-        click.echo(path)
+    return Answer({table.caption: table.as_dicts() for table in tables} | {"plots": paths}, [*tables, *paths])

@@ -13,7 +13,7 @@ import msgspec
 import psutil
 import yaml
 
-from cosched.apps.cli.shared.service import service
+from cosched.apps.cli.shared.verb import service
 from cosched.client.find import connect
 from cosched.config.units import memory_text
 from cosched.errors import BadInput, Failed

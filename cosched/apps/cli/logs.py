@@ -8,9 +8,9 @@ from typing import Final
 import click
 
 from cosched.apps.cli.shared.following import Patient
-from cosched.apps.cli.shared.service import ended, job_argument, service
+from cosched.apps.cli.shared.verb import asks, echo_json, job_argument, say
+from cosched.apps.cli.shared.words import ended
 from cosched.client.client import Client, Stream
-from cosched.client.find import connect
 from cosched.errors import BadInput, Failed
 from cosched.wire.api import JobDoc
 
@@ -21,10 +21,10 @@ _LONGEST_POLL_S: Final = 1.0
 @click.command("logs")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended; before its start, wait for it.")
 @click.option("--stderr", "error_output", is_flag=True, help="Its error output instead.")
-@service
+@asks
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: job_id, stream, text, size_bytes, final.")
 @job_argument
-def command(job_id: int, follow: bool, error_output: bool, as_json: bool, server: str | None, lab: str | None) -> int:
+def command(client: Client, job_id: int, follow: bool, error_output: bool, as_json: bool) -> None:
     """Print what a job has written, as it is kept on its first node.
 
     \b
@@ -33,19 +33,16 @@ def command(job_id: int, follow: bool, error_output: bool, as_json: bool, server
     if as_json and follow:
         raise BadInput("--follow", "together with --json", "one of the two")
     stream: Stream = "stderr" if error_output else "stdout"
-    with connect(server, lab) as client:
-        job = client.job(job_id)
-        path = job.error if error_output else job.output
-        if path:
-            where = f" on {job.nodes[0].name}" if job.nodes else ""
-            raise Failed(f"job {job_id} writes to {path}{where}: nothing of it is kept here")
-        if as_json:
-            return _as_json(client, job_id, stream)
-        if not job.start_time and not follow:
-            click.echo(f"cosched: job {job_id} is {job.state}: nothing written yet", err=True)
-            return 0
+    job = client.job(job_id)
+    if path := job.error if error_output else job.output:
+        where = f" on {job.nodes[0].name}" if job.nodes else ""
+        raise Failed(f"job {job_id} writes to {path}{where}: nothing of it is kept here")
+    if as_json:
+        _as_json(client, job_id, stream)
+    elif not job.start_time and not follow:
+        say(f"cosched: job {job_id} is {job.state}: nothing written yet")
+    else:
         _copy(client, job, stream, follow=follow)
-    return 0
 
 
 def _copy(client: Client, job: JobDoc, stream: Stream, *, follow: bool) -> None:
@@ -54,7 +51,7 @@ def _copy(client: Client, job: JobDoc, stream: Stream, *, follow: bool) -> None:
     while follow and not job.start_time and not ended(job):
         job = patient(partial(client.wait, job.job_id, _LONGEST_POLL_S))
     if not job.start_time:
-        click.echo(f"cosched: job {job.job_id} is {job.state}: it wrote nothing", err=True)
+        say(f"cosched: job {job.job_id} is {job.state}: it wrote nothing")
         return
     while True:
         piece = patient(partial(client.output, job.job_id, stream, offset))
@@ -71,16 +68,12 @@ def _copy(client: Client, job: JobDoc, stream: Stream, *, follow: bool) -> None:
         pause_s = min(_LONGEST_POLL_S, pause_s * 1.5)
 
 
-def _as_json(client: Client, job_id: int, stream: Stream) -> int:
-    from cosched.apps.cli.shared.service import echo_json  # noqa: PLC0415
-
-    data, final = bytearray(), False
+def _as_json(client: Client, job_id: int, stream: Stream) -> None:
+    data = bytearray()
     while True:
         piece = client.output(job_id, stream, len(data))
         data += piece.data
-        final = piece.final
         if not piece.data or len(data) >= piece.size:
             break
     text = data.decode(errors="replace")
-    echo_json({"job_id": job_id, "stream": stream, "text": text, "size_bytes": len(data), "final": final})
-    return 0
+    echo_json({"job_id": job_id, "stream": stream, "text": text, "size_bytes": len(data), "final": piece.final})

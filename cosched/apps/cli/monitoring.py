@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from cosched.apps.cli.shared.service import echo_json
+from cosched.apps.cli.shared.verb import echo_json
 from cosched.errors import BadInput
 from cosched.monitoring.reference import table
 from cosched.monitoring.rendering import Site, rendered

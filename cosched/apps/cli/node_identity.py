@@ -8,9 +8,9 @@ from typing import BinaryIO
 import click
 
 from cosched.apps.cli.enrol import known_address
-from cosched.apps.cli.shared.service import echo_json, json_option, service
-from cosched.apps.cli.shared.values import absolute_path
-from cosched.client.find import connect
+from cosched.apps.cli.shared.values import absolute_path, read_by
+from cosched.apps.cli.shared.verb import Answer, asks, echo_json, says
+from cosched.client.client import Client
 from cosched.config.node import load_node
 from cosched.config.units import size_bytes
 from cosched.errors import BadInput, Failed
@@ -18,7 +18,14 @@ from cosched.identity.names import checked_name
 from cosched.install.layout import AGENT, ROOT, Layout
 
 _MOST_BYTES = size_bytes("64KiB", "request")
-_ETC = click.option("--etc", default=Layout().etc, show_default=True, metavar="DIR", help="Settings, on this host.")
+_ETC = click.option(
+    "--etc",
+    default=Layout().etc,
+    show_default=True,
+    callback=read_by(absolute_path),
+    metavar="DIR",
+    help="Settings, on this host.",
+)
 
 
 @click.command("request")
@@ -33,7 +40,7 @@ def request_command(name: str, etc: str, again: bool) -> None:
     """
     from cosched.apps.enrol import identity  # noqa: PLC0415 (X.509 is slow to import)
 
-    layout = Layout(etc=absolute_path("--etc", etc))
+    layout = Layout(etc=etc)
     settings = Path(layout.etc) / "node.toml"
     if not settings.exists():
         raise BadInput(
@@ -72,8 +79,8 @@ def sign_command(name: str, request: BinaryIO, address: str | None, directory: P
 @click.argument("answer", type=click.File("rb"), default="-")
 @_ETC
 @click.option("--account", metavar="NAME", help=f"Who reads the key [{AGENT} where there is that account, else root].")
-@json_option
-def accept_command(answer: BinaryIO, etc: str, account: str | None, as_json: bool) -> None:
+@says
+def accept_command(answer: BinaryIO, etc: str, account: str | None) -> Answer:
     """On a node, as root: put the certificate that 'node sign' printed beside its key, whole or not at all.
 
     An agent that runs takes it by itself, within seconds. A certificate of another key or name changes nothing.
@@ -86,27 +93,20 @@ def accept_command(answer: BinaryIO, etc: str, account: str | None, as_json: boo
     if os.geteuid():
         raise Failed("not root: it cannot give the key to the agent's account")
     chosen = account or (AGENT if any(entry.pw_name == AGENT for entry in pwd.getpwall()) else ROOT)
-    place = identity.accept(Path(absolute_path("--etc", etc)), identity.answer(answer.read(_MOST_BYTES)), chosen)
-    if as_json:
-        echo_json({"identity": str(place), "account": chosen})
-        return
-    click.echo(f"{place}: in force; its key is {chosen}'s")
+    place = identity.accept(Path(etc), identity.answer(answer.read(_MOST_BYTES)), chosen)
+    return Answer({"identity": str(place), "account": chosen}, [f"{place}: in force; its key is {chosen}'s"])
 
 
 @click.command("admit")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@service
-@json_option
-def admit_command(names: tuple[str, ...], as_json: bool, server: str | None, lab: str | None) -> None:
+@asks
+@says
+def admit_command(client: Client, names: tuple[str, ...]) -> Answer:
     """Let nodes in at once, without a line in cluster.yaml or a restart (operators).
 
     \b
     Example: cosched node admit desk1
     """
-    with connect(server, lab) as client:
-        for name in names:
-            client.admit(name)
-    if as_json:
-        echo_json({"admitted": names})
-        return
-    click.echo(f"let in: {', '.join(names)}")
+    for name in names:
+        client.admit(name)
+    return Answer({"admitted": names}, [f"let in: {', '.join(names)}"])

@@ -1,24 +1,28 @@
 """``cosched nodes`` and ``cosched node add|remove|drain|resume``."""
 
+from collections.abc import Iterator
+
 import click
 
 from cosched.apps.cli.enrol import add_command, remove_command, renew_command
 from cosched.apps.cli.node_identity import accept_command, admit_command, request_command, sign_command
 from cosched.apps.cli.render import render_command
 from cosched.apps.cli.shared.checks import expiry
-from cosched.apps.cli.shared.service import ago, echo_json, json_option, service, stalls, wide_option
-from cosched.client.find import connect
+from cosched.apps.cli.shared.verb import Answer, asks, says, wide_option
+from cosched.apps.cli.shared.words import ago, stalls
+from cosched.client.client import Client
 from cosched.config.units import memory_text
 from cosched.model.node import Presence
+from cosched.report.table import Table
 from cosched.wire.api import NodeDoc
 from cosched.wire.messages import RIGID_VERSION
 
 
 @click.command("nodes")
 @wide_option
-@service
-@json_option
-def command(wide: bool, as_json: bool, server: str | None, lab: str | None) -> None:
+@asks
+@says
+def command(client: Client, wide: bool) -> Answer:
     """List the nodes, a line each: whether they are up, free or limited, what is used, which jobs run.
 
     Operators see who is at the desk.
@@ -26,22 +30,18 @@ def command(wide: bool, as_json: bool, server: str | None, lab: str | None) -> N
     \b
     Example: cosched nodes --json
     """
-    with connect(server, lab) as client:
-        nodes = client.nodes()
-    if as_json:
-        echo_json({"nodes": nodes})
-        return
-    if not nodes:
-        click.echo("no nodes: the list 'nodes' in cluster.yaml is empty")
-        return
-    from cosched.report.table import Table  # noqa: PLC0415 (rich, only where a table is drawn)
+    nodes = client.nodes()
+    nothing = ["no nodes: the list 'nodes' in cluster.yaml is empty"]
+    return Answer({"nodes": nodes}, _listed(nodes, wide) if nodes else nothing)
 
-    columns = ("node", "state", "desk", "tasks", "memory", "CPU", "others", "limit", "jobs", "heard")
-    several = len({node.cluster for node in nodes}) > 1
-    table = Table("Nodes", (*columns[:1], "cluster", *columns[1:]) if several else columns)
-    for node in nodes:
-        name, *rest = _row(node)
-        table.add(name, *([node.cluster] if several else []), *rest)
+
+def _listed(nodes: list[NodeDoc], wide: bool) -> Iterator[Table]:
+    columns = ["node", "cluster", "state", "desk", "tasks", "memory", "CPU", "others", "limit", "jobs", "heard"]
+    rows = [_row(node) for node in nodes]
+    if len({node.cluster for node in nodes}) == 1:
+        columns.remove("cluster")
+        rows = [[name, *rest] for name, _, *rest in rows]
+    table = Table("Nodes", columns, [*rows], cut=("node", "jobs", "desk", "memory"), wide=wide)
     table.notes += [
         f"{node.name} is {node.reason if node.reason.startswith(f'{node.state}: ') else f'{node.state}: {node.reason}'}"
         for node in nodes
@@ -68,22 +68,19 @@ def command(wide: bool, as_json: bool, server: str | None, lab: str | None) -> N
     table.notes += [f"{node.name} does not see everything: {'; '.join(node.blind)}" for node in nodes if node.blind]
     if any(node.presence is Presence.UNKNOWN and node.state == "up" for node in nodes):
         table.notes.append("a desk of which nothing is known counts as occupied: the owner comes first")
-    table.show_lines(wide=wide, cut=("node", "jobs", "desk", "memory"))
+    yield table
 
 
-def _row(node: NodeDoc) -> tuple[object, ...]:
+def _row(node: NodeDoc) -> list[object]:
     usage = node.usage
-    others = None
-    if usage and usage.cpu_local >= 0:
-        others = usage.cpu_local + max(0.0, usage.cpu_system)
-    desk = node.desk
-    if node.presence is Presence.PRESENT and node.presence_source:
-        desk += f" ({node.presence_source})"
+    others = usage.cpu_local + max(0.0, usage.cpu_system) if usage and usage.cpu_local >= 0 else None
+    source = f" ({node.presence_source})" if node.presence is Presence.PRESENT and node.presence_source else ""
     joined = node.state != "unknown"
-    return (
+    return [
         node.name,
+        node.cluster,
         node.state,
-        desk if joined else "",
+        node.desk + source if joined else "",
         f"{node.used_procs}/{node.procs}" if joined else "",
         f"{memory_text(node.used_memory_bytes)}/{memory_text(node.memory_bytes)}" if joined else "",
         round(usage.cpu_parallel, 2) if usage and usage.cpu_parallel >= 0 else None,
@@ -91,7 +88,7 @@ def _row(node: NodeDoc) -> tuple[object, ...]:
         f"{node.limited_cpus:g} CPU" if node.limited_cpus is not None else ("none" if joined else ""),
         " ".join(map(str, node.jobs)),
         ago(node.last_heard),
-    )
+    ]
 
 
 @click.group("node")
@@ -119,39 +116,31 @@ for _command in (
 @node_command.command("drain")
 @click.argument("name")
 @click.option("--reason", default="", help="Shown by 'cosched nodes'.")
-@service
-@json_option
-def drain_command(name: str, reason: str, as_json: bool, server: str | None, lab: str | None) -> None:
+@asks
+@says
+def drain_command(client: Client, name: str, reason: str) -> Answer:
     """Start nothing more on a node; what runs there runs to its end.
 
     \b
     Example: cosched node drain lab3 --reason "new disk"
     """
-    with connect(server, lab) as client:
-        node = client.drain(name, reason)
-    if as_json:
-        echo_json(node)
-        return
+    node = client.drain(name, reason)
     waiting = f", until {_jobs(node.jobs)} ended" if node.jobs else ""
-    click.echo(f"{node.name} {node.state}{waiting}")
+    return Answer(node, [f"{node.name} {node.state}{waiting}"])
 
 
 @node_command.command("resume")
 @click.argument("name")
-@service
-@json_option
-def resume_command(name: str, as_json: bool, server: str | None, lab: str | None) -> None:
+@asks
+@says
+def resume_command(client: Client, name: str) -> Answer:
     """Let jobs start on a node again.
 
     \b
     Example: cosched node resume lab3
     """
-    with connect(server, lab) as client:
-        node = client.resume(name)
-    if as_json:
-        echo_json(node)
-        return
-    click.echo(f"{node.name} {node.state}")
+    node = client.resume(name)
+    return Answer(node, [f"{node.name} {node.state}"])
 
 
 def _jobs(jobs: list[int]) -> str:

@@ -4,17 +4,16 @@ import threading
 
 import click
 
-from cosched.apps.cli.shared.service import service
+from cosched.apps.cli.shared.verb import asks
 from cosched.client.client import Client
-from cosched.client.find import connect
 from cosched.client.page import page_of
 
 
 @click.command("page")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Of 127.0.0.1 [any that is free].")
 @click.option("--no-browser", is_flag=True, help="Print the link, and open nothing.")
-@service
-def command(port: int, no_browser: bool, server: str | None, lab: str | None) -> None:
+@asks
+def command(client: Client, port: int, no_browser: bool) -> None:
     """Show the cluster in a browser of this machine: nodes and time, the queue, each job's story.
 
     The link opens the page once, and soon. The page lives as long as this command: end it with Ctrl-C.
@@ -22,8 +21,7 @@ def command(port: int, no_browser: bool, server: str | None, lab: str | None) ->
     \b
     Example: cosched page
     """
-    with connect(server, lab) as client:
-        show(client, port, browser=not no_browser)
+    show(client, port, browser=not no_browser)
 
 
 def show(client: Client, port: int = 0, *, browser: bool = True) -> None:

@@ -1,9 +1,9 @@
 """``cosched policies``: what can be given to ``--policy``, ``--order`` and ``--select``."""
 
 import click
-import msgspec
 
-from cosched.report.table import Table, console
+from cosched.apps.cli.shared.verb import Answer, says
+from cosched.report.table import Table
 from space_scheduler import plugins
 from space_scheduler.policy.order import ORDERS
 from space_scheduler.policy.place import VARIANTS
@@ -12,8 +12,8 @@ from space_scheduler.policy.presets.reshaping import RESHAPING
 
 
 @click.command("policies")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(as_json: bool) -> None:
+@says
+def command() -> Answer:
     """List policies, orders and selections.
 
     \b
@@ -26,31 +26,15 @@ def command(as_json: bool) -> None:
         presets.add(name, "fcfs", "its own", reshaping.about)
     for name in plugins.names()[len(PRESETS) + len(RESHAPING) :]:
         presets.add(name, "its own", "its own", "from an entry point of another package")
-    orders = Table("Orders (--order)", ("order", "what it does"))
-    for name, order in ORDERS.items():
-        orders.add(name, (order.__doc__ or "").strip())
-    selections = Table("Selections (--select)", ("selection", "what it does"))
-    for name, about in SELECTIONS.items():
-        selections.add(name, about)
-    variants = Table(
-        "Variants of policies that choose nodes, as in normal(overcommit=1.5)", ("variant", "what it does")
-    )
-    for name, about in VARIANTS.items():
-        variants.add(name, about)
-    options = Table("Options, as in fjt1+bfm(short,expired=remain)", ("policy", "options"))
-    for name, reshaping in RESHAPING.items():
-        if reshaping.options:
-            options.add(name, ", ".join(reshaping.options))
-    if as_json:
-        tables = {
-            "policies": presets,
-            "orders": orders,
-            "selections": selections,
-            "variants": variants,
-            "options": options,
-        }
-        click.echo(msgspec.json.encode({name: table.as_dicts() for name, table in tables.items()}))
-        return
-    for table in (presets, orders, selections, variants, options):
-        table.show(console())
-    click.echo("A policy of your own: --policy module:name (docs/guide/own-policy.md).")
+    variants = "Variants of policies that choose nodes, as in normal(overcommit=1.5)"
+    options = {name: ", ".join(each.options) for name, each in RESHAPING.items() if each.options}
+    orders = {name: (order.__doc__ or "").strip() for name, order in ORDERS.items()}
+    tables = {
+        "policies": presets,
+        "orders": Table("Orders (--order)", ("order", "what it does"), [*orders.items()]),
+        "selections": Table("Selections (--select)", ("selection", "what it does"), [*SELECTIONS.items()]),
+        "variants": Table(variants, ("variant", "what it does"), [*VARIANTS.items()]),
+        "options": Table("Options, as in fjt1+bfm(short,expired=remain)", ("policy", "options"), [*options.items()]),
+    }
+    own = "A policy of your own: --policy module:name (docs/guide/own-policy.md)."
+    return Answer({name: table.as_dicts() for name, table in tables.items()}, [*tables.values(), own])

@@ -2,8 +2,8 @@
 
 import click
 
-from cosched.apps.cli.shared.service import echo_json, json_option, service
-from cosched.client.find import connect
+from cosched.apps.cli.shared.verb import Answer, asks, says
+from cosched.client.client import Client
 from cosched.wire.api import PolicyRequest
 
 
@@ -17,28 +17,24 @@ def command() -> None:
 
 
 @command.command("show")
-@service
-@json_option
-def show_command(as_json: bool, server: str | None, lab: str | None) -> None:
+@asks
+@says
+def show_command(client: Client) -> Answer:
     """Print the policy that decides now.
 
     \b
     Example: cosched policy show
     """
-    with connect(server, lab) as client:
-        cluster = client.cluster()
-    if as_json:
-        echo_json({"policy": cluster.policy})
-    else:
-        click.echo(cluster.policy)
+    policy = client.cluster().policy
+    return Answer({"policy": policy}, [policy])
 
 
 @command.command("set")
 @click.argument("name")
 @click.option("--order", metavar="NAME", help="The order of the queue, where it is not the policy's own.")
-@service
-@json_option
-def set_command(name: str, order: str | None, as_json: bool, server: str | None, lab: str | None) -> None:
+@asks
+@says
+def set_command(client: Client, name: str, order: str | None) -> Answer:
     """Have another policy decide from now on; jobs that run go on, and those that wait are promised anew.
 
     It lasts until the scheduler is started again: write it in cluster.yaml to keep it.
@@ -46,11 +42,8 @@ def set_command(name: str, order: str | None, as_json: bool, server: str | None,
     \b
     Example: cosched policy set conservative
     """
-    with connect(server, lab) as client:
-        chosen = client.choose_policy(PolicyRequest(name, order))
-    if as_json:
-        echo_json(chosen)
-        return
-    click.echo(f"{chosen.policy} decides from now on; before: {chosen.before}")
+    chosen = client.choose_policy(PolicyRequest(name, order))
+    lines = [f"{chosen.policy} decides from now on; before: {chosen.before}"]
     if chosen.policy != chosen.settings:
-        click.echo(f"the next start has {chosen.settings} again, unless cluster.yaml says policy: {chosen.policy}")
+        lines.append(f"the next start has {chosen.settings} again, unless cluster.yaml says policy: {chosen.policy}")
+    return Answer(chosen, lines)

@@ -1,28 +1,27 @@
 """``cosched queue`` and ``cosched history``: the jobs that are alive, and those that have ended."""
 
+from collections.abc import Iterator
 from typing import Final
 
 import click
 
-from cosched.apps.cli.shared.service import (
+from cosched.apps.cli.shared.values import whole_number
+from cosched.apps.cli.shared.verb import Answer, asks, says, wide_option
+from cosched.apps.cli.shared.words import (
     because,
     clock,
-    echo_json,
-    json_option,
     lasting,
     limits,
     outcome,
     places,
-    service,
     sizes,
     stalls,
     this_user,
-    wide_option,
     with_present_reason,
 )
-from cosched.apps.cli.shared.values import whole_number
-from cosched.client.find import connect
+from cosched.client.client import Client
 from cosched.model.job import JobState
+from cosched.report.table import Table
 from cosched.wire.api import JobDoc
 
 #: Of so many jobs at the front of the queue, the list says why they wait.
@@ -34,39 +33,29 @@ _user = click.option("--user", metavar="NAME", help="Only that user's jobs; 'me'
 @click.command("queue")
 @_user
 @click.option("--all", "also_ended", is_flag=True, help="Also those that have ended lately.")
-@service
+@asks
 @wide_option
-@json_option
-def queue_command(
-    user: str | None, also_ended: bool, wide: bool, as_json: bool, server: str | None, lab: str | None
-) -> None:
+@says
+def queue_command(client: Client, user: str | None, also_ended: bool, wide: bool) -> Answer:
     """List the jobs that run and wait: what runs first, then the queue in its order.
 
     \b
     Example: cosched queue --user me
     """
-    with connect(server, lab) as client:
-        jobs = client.jobs(_named(user))
-        waiting = [job.job_id for job in jobs if job.state == JobState.QUEUED][:_EXPLAINED]
-        jobs = [with_present_reason(client, job) if job.job_id in waiting else job for job in jobs]
-        if also_ended:
-            jobs += client.history(_named(user), 20)
-    if as_json:
-        echo_json({"jobs": jobs})
-        return
-    if not jobs:
-        click.echo("no jobs")
-        return
-    from cosched.report.table import Table  # noqa: PLC0415 (rich, only where a table is drawn)
+    jobs = client.jobs(_named(user))
+    explained = [job.job_id for job in jobs if job.state == JobState.QUEUED][:_EXPLAINED]
+    jobs = [with_present_reason(client, job) if job.job_id in explained else job for job in jobs]
+    if also_ended:
+        jobs += client.history(_named(user), 20)
+    return Answer({"jobs": jobs}, _alive(jobs, wide) if jobs else ["no jobs"])
 
-    table = Table(
-        "Jobs", ("job", "name", "user", "state", "starts by", "tasks", "waited", "runs", "limit", "where, why")
-    )
-    for job in jobs:
-        table.add(*_row(job))
+
+def _alive(jobs: list[JobDoc], wide: bool) -> Iterator[Table]:
+    columns = ("job", "name", "user", "state", "starts by", "tasks", "waited", "runs", "limit", "where, why")
+    table = Table("Jobs", columns, [_row(job) for job in jobs], cut=("where, why", "name", "user"), wide=wide)
     if any(job.state in _NOT_STARTED for job in jobs):
         table.notes.append("why a job waits, with numbers: cosched explain ID")
-    table.show_lines(wide=wide, cut=("where, why", "name", "user"))
+    yield table
 
 
 def _row(job: JobDoc) -> tuple[object, ...]:
@@ -84,7 +73,6 @@ def _row(job: JobDoc) -> tuple[object, ...]:
     here = {share.name for share in job.nodes}
     for words in stalls([each for each in job.stalled if each.node in here])[:1]:  # not of an attempt before
         why = f"{why}: {words}"
-    waited, ran = lasting(job.wait_s), lasting(job.run_s) if job.start_time else ""
     return (
         str(job.job_id),
         job.name,
@@ -92,8 +80,8 @@ def _row(job: JobDoc) -> tuple[object, ...]:
         outcome(job),
         clock(job.promised_start) if job.state in _NOT_STARTED else "",
         _tasks(job),
-        waited,
-        ran,
+        lasting(job.wait_s),
+        lasting(job.run_s) if job.start_time else "",
         lasting(job.time_limit_s),
         why,
     )
@@ -112,35 +100,29 @@ def _tasks(job: JobDoc) -> str:
 @click.command("history")
 @click.option("-n", "--last", "limit", metavar="N", default="20", callback=whole_number(1, 100_000), show_default=True)
 @_user
-@service
+@asks
 @wide_option
-@json_option
-def history_command(
-    limit: int, user: str | None, wide: bool, as_json: bool, server: str | None, lab: str | None
-) -> None:
+@says
+def history_command(client: Client, limit: int, user: str | None, wide: bool) -> Answer:
     """List the jobs that have ended, the newest first.
 
     \b
     Example: cosched history -n 50 --user me
     """
-    with connect(server, lab) as client:
-        jobs = client.history(_named(user), limit)
-    if as_json:
-        echo_json({"jobs": jobs})
-        return
-    if not jobs:
-        click.echo("no job has ended yet")
-        return
-    from cosched.report.table import Table  # noqa: PLC0415 (rich, only where a table is drawn)
+    jobs = client.history(_named(user), limit)
+    return Answer({"jobs": jobs}, _ended(jobs, wide) if jobs else ["no job has ended yet"])
 
-    table = Table("Ended jobs", ("job", "name", "user", "end", "tasks", "ended", "waited", "ran", "CPU", "where"))
+
+def _ended(jobs: list[JobDoc], wide: bool) -> Iterator[Table]:
+    columns = ("job", "name", "user", "end", "tasks", "ended", "waited", "ran", "CPU", "where")
+    table = Table("Ended jobs", columns, cut=("where", "name", "user"), wide=wide)
     for job in jobs:
         times = (clock(job.end_time), lasting(job.wait_s), lasting(job.run_s) if job.start_time else "")
         where = places(job.nodes)
         table.add(str(job.job_id), job.name, job.user, outcome(job), job.tasks, *times, lasting(job.cpu_s), where)
     if any(job.state != JobState.COMPLETED for job in jobs):
         table.notes.append("why one did not complete: cosched show ID")
-    table.show_lines(wide=wide, cut=("where", "name", "user"))
+    yield table
 
 
 def _named(user: str | None) -> str | None:

@@ -1,14 +1,15 @@
 """``cosched node render``: the files of an installation, shown or written, with owners and modes."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import click
 import yaml
 
-from cosched.apps.cli.shared.service import echo_json, json_option
-from cosched.apps.cli.shared.values import absolute_path, one_of, toml_table, whole_number
+from cosched.apps.cli.shared.values import absolute_path, one_of, read_by, toml_table, whole_number
+from cosched.apps.cli.shared.verb import Answer, says
 from cosched.apps.enrol.laying import write
 from cosched.config.cluster import cluster_config
 from cosched.config.load import plain
@@ -46,14 +47,20 @@ _USERS: Final = ("switch", BY_NAME)
               help="More of node.toml (TOML) or of cluster.yaml (YAML), which prevails.")  # fmt: skip
 @click.option("--profile", default="xwindows", show_default=True, metavar="NAME", help="local-load: what kind of user.")
 @click.option("--listen", default="127.0.0.1:7425", show_default=True, metavar="HOST:PORT", help="local-load.")
-@click.option("--etc", default=Layout().etc, show_default=True, metavar="DIR")
-@click.option("--state", default=Layout().state, show_default=True, metavar="DIR")
-@click.option("--run", default=Layout().run, show_default=True, metavar="DIR")
-@click.option("--python", default=sys.executable, metavar="PATH", help="There, with cosched installed [this one].")
+@click.option("--etc", default=Layout().etc, show_default=True, callback=read_by(absolute_path), metavar="DIR")
+@click.option("--state", default=Layout().state, show_default=True, callback=read_by(absolute_path), metavar="DIR")
+@click.option("--run", default=Layout().run, show_default=True, callback=read_by(absolute_path), metavar="DIR")
+@click.option(
+    "--python",
+    default=sys.executable,
+    callback=read_by(absolute_path),
+    metavar="PATH",
+    help="There, with cosched installed [this one].",
+)
 @click.option("--into", type=click.Path(path_type=Path), metavar="DIR",
               help="Write the files below DIR, with their modes, instead of showing them.")  # fmt: skip
-@json_option
-def render_command(as_json: bool, into: Path | None, **given: Any) -> None:
+@says
+def render_command(into: Path | None, **given: Any) -> Answer:
     """All files of a node, of the scheduler or of a synthetic user, with the owner and mode of each.
 
     Nothing on this machine is changed without --into. Keys and certificates are none of them: 'node request' and
@@ -64,15 +71,11 @@ def render_command(as_json: bool, into: Path | None, **given: Any) -> None:
       cosched node render --name desk1 --cluster office --scheduler head.example
       cosched node render --role scheduler --cluster office --node desk1 --node desk2 --json
     """
-    layout = Layout(*(absolute_path(f"--{key}", given[key]) for key in ("etc", "state", "run", "python")))
+    layout = Layout(*(given[key] for key in ("etc", "state", "run", "python")))
     made = _made(given, layout)
     if into is not None:
         write(made, into)
-    if as_json:
-        echo_json(made)
-        return
-    for line in _told(made) if into is not None else _shown(made):
-        click.echo(line)
+    return Answer(made, _shown(made, texts=into is None))
 
 
 def _made(given: dict[str, Any], layout: Layout) -> Installation:
@@ -124,16 +127,11 @@ def _cluster(given: dict[str, Any], layout: Layout) -> str:
     return "# The cluster's settings, read by 'cosched scheduler'.\n" + yaml.safe_dump(settings, sort_keys=False)
 
 
-def _shown(made: Installation) -> list[str]:
-    lines = _told(made)
-    for file in made.files:
-        lines += ["", f"### {file.path}", file.text.rstrip("\n")]
-    return lines
-
-
-def _told(made: Installation) -> list[str]:
-    accounts = [f"account    {each.name}{''.join(f' +{group}' for group in each.groups)}" for each in made.accounts]
-    directories = [f"directory  {each.mode} {each.owner:<18} {each.path}" for each in made.directories]
-    files = [f"file       {each.mode} {each.owner:<18} {each.path}" for each in made.files]
-    identity = [f"identity   {each.mode} {each.owner:<18} {each.path}" for each in made.identity]
-    return [*accounts, *directories, *files, *identity, f"services   {' '.join(made.services)}"]
+def _shown(made: Installation, *, texts: bool) -> Iterator[str]:
+    yield from (f"account    {each.name}{''.join(f' +{group}' for group in each.groups)}" for each in made.accounts)
+    for what, entries in (("directory", made.directories), ("file", made.files), ("identity", made.identity)):
+        yield from (f"{what:<10} {each.mode} {each.owner:<18} {each.path}" for each in entries)
+    yield f"services   {' '.join(made.services)}"
+    if texts:
+        for file in made.files:
+            yield f"\n### {file.path}\n{file.text.rstrip(chr(10))}"

@@ -2,15 +2,17 @@
 
 import click
 
-from cosched.apps.cli.shared.service import clock, echo_json, json_option, service, wide_option
-from cosched.client.find import connect
+from cosched.apps.cli.shared.verb import Answer, asks, says, wide_option
+from cosched.apps.cli.shared.words import clock
+from cosched.client.client import Client
+from cosched.report.table import Table
 
 
 @click.command("set-aside")
-@service
+@asks
 @wide_option
-@json_option
-def command(wide: bool, as_json: bool, server: str | None, lab: str | None) -> None:
+@says
+def command(client: Client, wide: bool) -> Answer:
     """List the nodes, jobs, launches and policies that are set aside: by what, since when, and what brings each back.
 
     Nodes that are drained, lost or refused, jobs that are held or cannot be ended, launches that failed and are tried
@@ -20,18 +22,12 @@ def command(wide: bool, as_json: bool, server: str | None, lab: str | None) -> N
     \b
     Example: cosched set-aside
     """
-    with connect(server, lab) as client:
-        found = client.set_aside()
-    if as_json:
-        echo_json(found)
-        return
+    found = client.set_aside()
     if not found.set_aside:
-        click.echo("nothing is set aside")
-        return
-    from cosched.report.table import Table  # noqa: PLC0415 (rich, only where a table is drawn)
-
-    table = Table("Set aside", ("kind", "name", "user", "what", "by", "since", "comes back"))
+        return Answer(found, ["nothing is set aside"])
+    columns = ("kind", "name", "user", "what", "by", "since", "comes back")
+    table = Table("Set aside", columns, cut=("what", "comes back"), wide=wide)
     for each in found.set_aside:
         since = clock(each.since) if each.since else "not known"
         table.add(each.kind, each.name, each.user, each.what, each.by, since, each.back)
-    table.show_lines(wide=wide, cut=("what", "comes back"))
+    return Answer(found, [table])

@@ -1,34 +1,31 @@
 """``cosched show``: everything about one job, a failure's story above all."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
 import click
 
-from cosched.apps.cli.shared.service import (
+from cosched.apps.cli.shared.verb import Answer, asks, job_argument, says
+from cosched.apps.cli.shared.words import (
     because,
-    echo_json,
     ended,
     held,
     in_components,
-    job_argument,
-    json_option,
     lasting,
     limits,
     local,
     outcome,
     pauses,
     places,
-    service,
     sizes,
     stalls,
     with_present_reason,
 )
-from cosched.client.find import connect
+from cosched.client.client import Client
 from cosched.config.units import memory_text
 from cosched.model.job import JobState
-from cosched.wire.api import ASKED, JobDoc, ShapeDoc, ShareDoc, Unit
+from cosched.wire.api import ASKED, Failure, JobDoc, ShapeDoc, ShareDoc, Unit
 
 #: A unit -> a value of it for people.
 _PEOPLE: Final[dict[Unit, Callable[[Any], str]]] = {"time": lasting, "size": memory_text}
@@ -37,9 +34,9 @@ _KINDS = {"cpu": "computes", "comm": "communicates"}
 
 @click.command("show")
 @job_argument
-@service
-@json_option
-def command(job_id: int, as_json: bool, server: str | None, lab: str | None) -> None:
+@asks
+@says
+def command(client: Client, job_id: int) -> Answer:
     """Show a job: where it is or how it ended and why, its times, its output, the steps of its life.
 
     --json prints the document of the API: job_id, state, reason, nodes, history and more (docs/guide/api.md).
@@ -47,22 +44,18 @@ def command(job_id: int, as_json: bool, server: str | None, lab: str | None) -> 
     \b
     Example: cosched show 12
     """
-    with connect(server, lab) as client:
-        job = with_present_reason(client, client.job(job_id))
-        divided = bool(job.nodes and in_components(job.shape)) and not as_json
-        clusters = {node.name: node.cluster for node in client.nodes()} if divided else {}
-    if as_json:
-        echo_json(job)
-        return
-    click.echo("\n".join(_story(job, clusters)))
+    job = with_present_reason(client, client.job(job_id))
+    return Answer(job, _story(client, job))
 
 
-def _story(job: JobDoc, clusters: Mapping[str, str]) -> list[str]:
-    """Lines for people. ``clusters`` has those of the nodes of a job of components."""
+def _story(client: Client, job: JobDoc) -> Iterator[str]:
+    """Lines for people; the clusters of a job of components are asked for."""
+    divided = bool(job.nodes and in_components(job.shape))
+    clusters = {node.name: node.cluster for node in client.nodes()} if divided else {}
     name = f" ({job.name})" if job.name else ""
-    lines = [f"job {job.job_id}{name} of {job.user}: {outcome(job)}"]
+    yield f"job {job.job_id}{name} of {job.user}: {outcome(job)}"
     if job.failure:
-        lines += _failure(job)
+        yield from _failure(job.failure)
     facts = [
         ("why", because(job.reason)),
         ("paused", "; ".join(each.removeprefix("paused ") for each in pauses(job.paused))),
@@ -84,30 +77,22 @@ def _story(job: JobDoc, clusters: Mapping[str, str]) -> list[str]:
         ("output", _output(job.output, job, "")),
         ("error output", _output(job.error, job, " --stderr")),
     ]
-    lines += [f"  {label:<13} {text}" for label, text in facts if text]
+    yield from (f"  {label:<13} {text}" for label, text in facts if text)
     if job.history:
-        lines.append("  history")
+        yield "  history"
     steps = [(each.time, each.state, [because(each.reason), each.note]) for each in job.history]
     steps += [(each.time, "changed", [because(each.reason)]) for each in job.changes]
-    for at, what, texts in sorted(steps, key=_moment):
-        lines.append(f"    {local(at)}  {what:<13} {'; '.join(filter(None, texts))}".rstrip())
-    return lines
+    for at, what, texts in sorted(steps, key=lambda step: datetime.fromisoformat(step[0])):
+        yield f"    {local(at)}  {what:<13} {'; '.join(filter(None, texts))}".rstrip()
 
 
-def _moment(step: tuple[str, str, list[str]]) -> datetime:
-    return datetime.fromisoformat(step[0])
-
-
-def _failure(job: JobDoc) -> list[str]:
-    assert job.failure is not None
-    failure = job.failure
+def _failure(failure: Failure) -> Iterator[str]:
     rank = f"rank {failure.rank}" if failure.rank is not None else ""
-    where = " on ".join(part for part in (rank, failure.node or "") if part)
-    lines = [f"  {'failure':<13} {f'{where}: ' if where else ''}{failure.message}"]
+    where = " on ".join(filter(None, (rank, failure.node)))
+    yield f"  {'failure':<13} {f'{where}: ' if where else ''}{failure.message}"
     if failure.tail:
-        lines.append("  last lines of its error output:")
-        lines += [f"    | {line}" for line in failure.tail]
-    return lines
+        yield "  last lines of its error output:"
+        yield from (f"    | {line}" for line in failure.tail)
 
 
 def _asked(job: JobDoc) -> str:
@@ -166,13 +151,10 @@ def _measured(job: JobDoc) -> str:
 def _ended(job: JobDoc) -> str:
     if not job.end_time:
         return ""
-    parts = [local(job.end_time)]
-    if job.start_time:
-        parts.append(f"ran {lasting(job.run_s)}")
-    if job.cpu_s is not None:
-        parts.append(f"used {lasting(job.cpu_s)} of CPU")
-    parts.append(f"{lasting(job.turnaround_s)} after its submission" if job.turnaround_s is not None else "")
-    return ", ".join(part for part in parts if part)
+    ran = f"ran {lasting(job.run_s)}" if job.start_time else ""
+    used = f"used {lasting(job.cpu_s)} of CPU" if job.cpu_s is not None else ""
+    after = f"{lasting(job.turnaround_s)} after its submission" if job.turnaround_s is not None else ""
+    return ", ".join(filter(None, (local(job.end_time), ran, used, after)))
 
 
 def _output(path: str | None, job: JobDoc, option: str) -> str:

@@ -11,8 +11,9 @@ from cosched.apps.cli.shared.following import tell, to_end
 from cosched.apps.cli.shared.foreign import directives, time_meant
 from cosched.apps.cli.shared.job_environment import directory, environment, missing_place, utf8
 from cosched.apps.cli.shared.job_script import merged, read
-from cosched.apps.cli.shared.service import echo_json, exit_status, json_option, lasting, outcome, service
 from cosched.apps.cli.shared.values import one_of, whole_number
+from cosched.apps.cli.shared.verb import echo_json, json_option, service
+from cosched.apps.cli.shared.words import exit_status, lasting, outcome
 from cosched.client.client import Client
 from cosched.client.find import connect
 from cosched.client.places import own_umask

@@ -1,17 +1,27 @@
 """``cosched token create|list|revoke``: how a user without a certificate asks from another machine."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-from cosched.apps.cli.shared.service import echo_json, json_option, local, service
-from cosched.client.find import connect
+from cosched.apps.cli.shared.values import read_by
+from cosched.apps.cli.shared.verb import Answer, asks, say, says
+from cosched.apps.cli.shared.words import local
+from cosched.client.client import Client
 from cosched.config.units import duration_us
 from cosched.errors import BadInput
 from cosched.identity.names import CA_PEM, TOKEN
 from cosched.model.time import US_PER_S
+from cosched.report.table import Table
 from cosched.wire.api import NewToken, TokenRequest
+
+
+def _new(path: Path, _option: str) -> Path:
+    if path.exists():
+        raise BadInput(str(path), "is there already", "a new directory: nothing is written over")
+    return path
 
 
 @click.group("token")
@@ -24,25 +34,30 @@ def command() -> None:
 
 
 @command.command("create")
-@click.option("--life", metavar="TIME", default="90d", show_default=True, help="For how long it is good.")
+@click.option(
+    "--life",
+    "life_us",
+    metavar="TIME",
+    default="90d",
+    show_default=True,
+    callback=read_by(duration_us),
+    help="For how long it is good.",
+)
 @click.option("--label", default="", help="For yourself: where it is used.")
 @click.option("--read-only", is_flag=True, help="For monitoring: it reads /metrics and /v1/cluster, nothing else.")
 @click.option("--user", metavar="NAME", help="Whose it is (operators) [yours].")
 @click.option(
-    "--into", type=click.Path(path_type=Path), metavar="DIR", help="Write it and the authority's certificate there."
+    "--into",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    callback=read_by(_new),
+    help="Write it and the authority's certificate there.",
 )
-@service
-@json_option
+@asks
+@says
 def create_command(
-    life: str,
-    label: str,
-    read_only: bool,
-    user: str | None,
-    into: Path | None,
-    server: str | None,
-    lab: str | None,
-    as_json: bool,
-) -> None:
+    client: Client, life_us: int, label: str, read_only: bool, user: str | None, into: Path | None
+) -> Answer:
     """Make a token. It is shown this once: the service keeps a hash of it.
 
     With --into DIR the directory is what belongs into ~/.config/cosched of the machine where it is used.
@@ -50,72 +65,56 @@ def create_command(
     \b
     Example: cosched token create --life 30d --label laptop --into cosched-token
     """
-    life_s = duration_us(life, "--life") / US_PER_S
-    if into is not None and into.exists():
-        raise BadInput(str(into), "is there already", "a new directory: nothing is written over")
-    with connect(server, lab) as client:
-        made = client.create_token(TokenRequest(life_s, user, label, read_only))
+    made = client.create_token(TokenRequest(life_us / US_PER_S, user, label, read_only))
     if into is not None:
         _write(into, made)
-    if as_json:
-        echo_json(made)
-        return
-    about = f"{made.token.id} of {made.token.user}, good until {local(made.token.expires)}"
-    if into is not None:
-        if read_only:
-            click.echo(f"token {about}, in {into}/: for Prometheus, which may read /metrics with it, once its account")
-            click.echo(f"  can read the file on its host: chgrp -R prometheus {into} && chmod -R g+rX {into}")
-            return
-        click.echo(f"token {about}, in {into}/: copy it to ~/.config/cosched of the machine where it is used, then")
-        click.echo("  cosched queue --server https://HOST:7420")
-        return
-    click.echo(made.words)
-    click.echo(f"token {about}; into ~/.config/cosched/{TOKEN}, mode 0600, beside the authority's {CA_PEM}", err=True)
+    return Answer(made, _made(made, into, read_only=read_only))
+
+
+def _made(made: NewToken, into: Path | None, *, read_only: bool) -> Iterator[str]:
+    about = f"token {made.token.id} of {made.token.user}, good until {local(made.token.expires)}"
+    if into is None:
+        yield made.words
+        say(f"{about}; into ~/.config/cosched/{TOKEN}, mode 0600, beside the authority's {CA_PEM}")
+    elif read_only:
+        yield f"{about}, in {into}/: for Prometheus, which may read /metrics with it, once its account"
+        yield f"  can read the file on its host: chgrp -R prometheus {into} && chmod -R g+rX {into}"
+    else:
+        yield f"{about}, in {into}/: copy it to ~/.config/cosched of the machine where it is used, then"
+        yield "  cosched queue --server https://HOST:7420"
 
 
 @command.command("list")
-@service
-@json_option
-def list_command(server: str | None, lab: str | None, as_json: bool) -> None:
+@asks
+@says
+def list_command(client: Client) -> Answer:
     """List your tokens (an operator: everybody's), without their secrets.
 
     \b
     Example: cosched token list
     """
-    with connect(server, lab) as client:
-        tokens = client.tokens()
-    if as_json:
-        echo_json({"tokens": tokens})
-        return
+    tokens = client.tokens()
     if not tokens:
-        click.echo("no tokens: 'cosched token create' makes one")
-        return
-    from cosched.report.table import Table, console  # noqa: PLC0415 (rich, only where a table is drawn)
-
+        return Answer({"tokens": tokens}, ["no tokens: 'cosched token create' makes one"])
     table = Table("Tokens", ("id", "user", "label", "made", "good until"))
     for each in tokens:
         until = local(each.expires) + (" (expired)" if each.expired else "") + (", reads" if each.read_only else "")
         table.add(each.id, each.user, each.label, local(each.created), until)
-    table.show(console())
+    return Answer({"tokens": tokens}, [table])
 
 
 @command.command("revoke")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@service
-@json_option
-def revoke_command(ids: tuple[str, ...], server: str | None, lab: str | None, as_json: bool) -> None:
+@asks
+@says
+def revoke_command(client: Client, ids: tuple[str, ...]) -> Answer:
     """Let tokens be worth nothing, from now on.
 
     \b
     Example: cosched token revoke 3f9c20aa17
     """
-    with connect(server, lab) as client:
-        gone = [client.revoke_token(each) for each in dict.fromkeys(ids)]
-    if as_json:
-        echo_json({"revoked": gone})
-        return
-    for each in gone:
-        click.echo(f"token {each.id} of {each.user} revoked")
+    gone = [client.revoke_token(each) for each in dict.fromkeys(ids)]
+    return Answer({"revoked": gone}, [f"token {each.id} of {each.user} revoked" for each in gone])
 
 
 def _write(directory: Path, made: NewToken) -> None:

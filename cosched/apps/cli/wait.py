@@ -3,15 +3,16 @@
 import click
 
 from cosched.apps.cli.shared.following import to_end
-from cosched.apps.cli.shared.service import echo_json, exit_status, job_arguments, json_option, outcome, service
-from cosched.client.find import connect
+from cosched.apps.cli.shared.verb import asks, echo_json, job_arguments, json_option
+from cosched.apps.cli.shared.words import exit_status, outcome
+from cosched.client.client import Client
 
 
 @click.command("wait")
 @job_arguments
-@service
+@asks
 @json_option
-def command(job_ids: tuple[int, ...], as_json: bool, server: str | None, lab: str | None) -> int:
+def command(client: Client, job_ids: tuple[int, ...], as_json: bool) -> int:
     """Wait until jobs have ended, and say how.
 
     The exit status is that of the first job, in the order given, that did not complete: its own, or 128 + signal, 124
@@ -20,15 +21,13 @@ def command(job_ids: tuple[int, ...], as_json: bool, server: str | None, lab: st
     \b
     Example: cosched wait 12 13 && echo both completed
     """
+    for job_id in job_ids:
+        client.job(job_id)  # a number that no job has is told before the first wait
     jobs = []
-    with connect(server, lab) as client:
-        for job_id in job_ids:
-            client.job(job_id)  # a number that no job has is told before the first wait
-        for job_id in job_ids:
-            job = to_end(client, job_id)
-            jobs.append(job)
-            if not as_json:
-                click.echo(f"job {job_id} {outcome(job)}")
+    for job_id in job_ids:
+        jobs.append(to_end(client, job_id))
+        if not as_json:
+            click.echo(f"job {job_id} {outcome(jobs[-1])}")
     if as_json:
         echo_json({"jobs": jobs})
     return next((status for status in map(exit_status, jobs) if status), 0)

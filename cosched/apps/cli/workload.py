@@ -1,5 +1,6 @@
 """``cosched workload``: statistics, conversion, generation, fetching and live play of workloads."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ from cosched.apps.cli.shared import show
 from cosched.apps.cli.shared.options import experiment as make_experiment
 from cosched.apps.cli.shared.options import settings
 from cosched.apps.cli.shared.outputs import check_targets
+from cosched.apps.cli.shared.verb import Answer, says
 from cosched.apps.cli.workload_play import play
 from cosched.errors import BadInput
 from cosched.model.time import humanised, us
-from cosched.report.table import STDOUT, Table, console
+from cosched.report.table import STDOUT, Table
 from cosched.workload import catalogue, rules, scaling, shapes, stats, swf
 from cosched.workload.generators import registry
 from space_scheduler.simulator.experiment import find_log
@@ -36,8 +38,8 @@ command.add_command(play)
 @click.argument("log")
 @settings
 @click.option("--top", type=click.IntRange(0, 1000), default=10, show_default=True, help="Users listed by their work.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def stats_command(log: str, top: int, as_json: bool, **given: Any) -> None:
+@says
+def stats_command(log: str, top: int, **given: Any) -> Answer:
     """Describe a log: sizes, times, load, months, users, how good the estimates are.
 
     LOG is a file, or the name of a public log ('cosched workload logs' lists them).
@@ -48,20 +50,16 @@ def stats_command(log: str, top: int, as_json: bool, **given: Any) -> None:
     experiment = make_experiment(given | {"log": log})
     read = swf.read(find_log(log), strict=experiment.strict, extra_columns=experiment.extra_columns)
     found = stats.statistics(read, rules=experiment.input_rules, procs_total=experiment.procs, top_users=top)
-    if as_json:
-        click.echo(msgspec.json.encode(found))
-        return
-    _show_statistics(found)
+    return Answer(found, _statistics(found))
 
 
-def _show_statistics(found: stats.LogStatistics) -> None:
-    screen = console()
+def _statistics(found: stats.LogStatistics) -> Iterator[str | Table]:
     load = f"{found.offered_load:.3f}" if found.offered_load is not None else "unknown"
-    click.echo(
+    yield (
         f"{found.name}: {found.jobs} jobs over {humanised(us(found.span_s))} on {found.procs_total} processors "
         f"({found.procs_total_from}), offered load {load}"
     )
-    quantiles = Table("Quantiles", ("of", *(field.name for field in msgspec.structs.fields(stats.Quantiles))))
+    quantiles = Table("Quantiles", ("of", *stats.Quantiles.__struct_fields__))
     rows = (
         ("run time s", found.run_s),
         ("processors", found.procs),
@@ -76,30 +74,26 @@ def _show_statistics(found: stats.LogStatistics) -> None:
         f"{found.users} users"
     )
     quantiles.notes += show.counts(found.skipped, found.adjusted)
-    quantiles.show(screen)
-    months = Table(f"Jobs by month of submission ({found.months_by})", ("month", "jobs"))
-    for month, jobs in found.months.items():
-        months.add(month, jobs)
-    months.show(screen)
+    yield quantiles
+    yield Table(f"Jobs by month of submission ({found.months_by})", ("month", "jobs"), [*found.months.items()])
     if found.top_users:
-        users = Table("Users by work", tuple(field.name for field in msgspec.structs.fields(stats.UserShare)))
-        for each in found.top_users:
-            users.add(*msgspec.structs.astuple(each))
-        users.show(screen)
+        yield Table(
+            "Users by work", stats.UserShare.__struct_fields__, [*map(msgspec.structs.astuple, found.top_users)]
+        )
     if found.accuracy.jobs:
-        _show_accuracy(found.accuracy).show(screen)
+        yield _accuracy(found.accuracy)
 
 
-def _show_accuracy(accuracy: stats.Accuracy) -> Table:
+def _accuracy(accuracy: stats.Accuracy) -> Table:
     table = Table(f"Run time as a share of the request ({accuracy.subset})", ("share", "jobs", ""))
     most = max(accuracy.histogram, default=1) or 1
     width = 100 // max(1, len(accuracy.histogram))
     for i, jobs in enumerate(accuracy.histogram):
         table.add(f"{i * width:3}-{(i + 1) * width} %", jobs, "▇" * round(30 * jobs / most))
-    table.notes += [
+    table.notes.append(
         f"exactly 100 %: {accuracy.exactly_100} jobs; rounds to 100 %: {accuracy.rounds_to_100}; "
         f"above (not in the histogram): {accuracy.above_100}; mean {accuracy.mean_ratio:.3f} of {accuracy.jobs} jobs"
-    ]
+    )
     return table
 
 
@@ -118,7 +112,7 @@ def _show_accuracy(accuracy: stats.Accuracy) -> Table:
     help="Lines of over 18 columns: skip, or ignore the rest.",
 )
 @click.option("--force", is_flag=True, help="Replace TARGET if it is there.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@says
 def convert_command(
     log: str,
     target: Path,
@@ -128,8 +122,7 @@ def convert_command(
     strict: bool,
     extra_columns: str,
     force: bool,
-    as_json: bool,
-) -> None:
+) -> Answer:
     """Read a log and write it again: cleaned of bad lines, compressed (.swf.gz) or not (.swf), its load scaled.
 
     \b
@@ -148,10 +141,8 @@ def convert_command(
     if factor is not None:
         read = scaling.by_factor(read, factor)
     swf.write(read, target)
-    if as_json:
-        click.echo(msgspec.json.encode({"target": str(target), "jobs": len(read), "skipped": read.skipped}))
-        return
-    click.echo("\n".join([f"{target}: {len(read)} jobs", *show.counts(read.skipped, {})]))
+    lines = [f"{target}: {len(read)} jobs", *show.counts(read.skipped, {})]
+    return Answer({"target": str(target), "jobs": len(read), "skipped": read.skipped}, lines)
 
 
 @command.command("generate")
@@ -170,7 +161,7 @@ def convert_command(
     help="Write the widths of the jobs too, for 'simulate --shapes', where the model has jobs of several.",
 )
 @click.option("--force", is_flag=True, help="Replace TARGET if it is there.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@says
 def generate_command(
     model: str,
     target: Path,
@@ -181,8 +172,7 @@ def generate_command(
     parameters: tuple[str, ...],
     shapes_target: Path | None,
     force: bool,
-    as_json: bool,
-) -> None:
+) -> Answer:
     """Generate a workload by a model: poisson, feitelson96, lublin03, cisne, utrera05, kale02 or
     ngubiri06.
 
@@ -212,16 +202,14 @@ def generate_command(
     if shapes_target:
         shapes.write(lines, shapes_target)
     offered = scaling.offered_load(log, procs_total=procs)
-    if as_json:
-        made = {"target": str(target), "jobs": len(log), "model": model, "procs": procs, "seed": seed}
-        click.echo(msgspec.json.encode(made | {"offered_load": offered}))
-        return
-    click.echo(f"{target}: {len(log)} jobs by {model} on {procs} processors, offered load {offered:.3f}, seed {seed}")
+    made = {"target": str(target), "jobs": len(log), "model": model, "procs": procs, "seed": seed}
+    told = f"{target}: {len(log)} jobs by {model} on {procs} processors, offered load {offered:.3f}, seed {seed}"
+    return Answer(made | {"offered_load": offered}, [told])
 
 
 @command.command("logs")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def logs_command(as_json: bool) -> None:
+@says
+def logs_command() -> Answer:
     """List the public logs that are known by name, and where they are here.
 
     \b
@@ -234,23 +222,20 @@ def logs_command(as_json: bool) -> None:
     table.notes.append(
         "'cosched workload fetch NAME' downloads one; acknowledge provider and archive in what you publish"
     )
-    if as_json:
-        click.echo(msgspec.json.encode(table.as_dicts()))
-        return
-    table.show(console())
+    return Answer(table.as_dicts(), [table])
 
 
 @command.command("fetch")
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def fetch_command(name: str, as_json: bool) -> None:
+@says
+def fetch_command(name: str) -> Answer:
     """Download a public log into the cache, and check it.
 
     \b
     Example: cosched workload fetch KTH-SP2-1996-2.1-cln
     """
-    path = catalogue.fetch(name)
-    click.echo(msgspec.json.encode({"path": str(path)}) if as_json else str(path))
+    path = str(catalogue.fetch(name))
+    return Answer({"path": path}, [path])
 
 
 def _check_target(target: Path, *, force: bool) -> None:

@@ -12,8 +12,8 @@ import click
 from cosched.apps.cli.shared.job_environment import directory, environment, utf8
 from cosched.apps.cli.shared.outputs import check_targets
 from cosched.apps.cli.shared.progress import Progress
-from cosched.apps.cli.shared.service import echo_json, json_option, service
 from cosched.apps.cli.shared.values import one_of, whole_number
+from cosched.apps.cli.shared.verb import echo_json, json_option, service
 from cosched.apps.play import play_manifest, prediction, results, session
 from cosched.apps.play.play_log import PlayLog
 from cosched.apps.play.player import Player

@@ -23,7 +23,7 @@ from kit.command import Call, Ended
 from kit.puppet import Live, live
 from kit.waiting import BOUND_S, wait_for
 
-from cosched.apps.cli.shared.service import clock
+from cosched.apps.cli.shared.words import clock
 
 pytestmark = pytest.mark.xdist_group("verbs")
 

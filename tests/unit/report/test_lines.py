@@ -13,12 +13,13 @@ import pytest
 LIST = """
 import sys
 from cosched.report.table import Table
-table = Table("Jobs", ("job", "name", "state", "tasks", "where, why"))
+columns = ("job", "name", "state", "tasks", "where, why")
+table = Table("Jobs", columns, cut=("where, why", "name"), wide="wide" in sys.argv)
 for number in (7, 123456):
     table.add(str(number), "a-name-that-is-much-too-long-for-any-list", "queued", 16,
               "fewer processors are free than the job needs, and it goes on for a while\\nafter a line\\tand a tab")
 table.notes.append("a note")
-table.show_lines(wide="wide" in sys.argv, cut=("where, why", "name"))
+table.print()
 """
 
 

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from cosched.apps.cli.shared.service import lasting
+from cosched.apps.cli.shared.words import lasting
 from cosched.identity.names import WARN_DAYS
 from cosched.wire.api import AccountDoc, NodeDoc, NodeSurvey, SurveyDoc
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from cosched.apps.cli.shared.service import this_user
+from cosched.apps.cli.shared.words import this_user
 from cosched.client.desk_socket import ask
 from cosched.errors import Failed, NoAnswer
 

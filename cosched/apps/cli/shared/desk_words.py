@@ -4,7 +4,7 @@ import time
 from datetime import datetime
 from typing import Any, Final
 
-from cosched.apps.cli.shared.service import lasting
+from cosched.apps.cli.shared.words import lasting
 from cosched.config.units import memory_text
 from cosched.model.presets import DAYS
 

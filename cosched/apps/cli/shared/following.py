@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 import click
 
-from cosched.apps.cli.shared.service import because, ended, local
+from cosched.apps.cli.shared.words import because, ended, local
 from cosched.client.client import Client, NotNow
 from cosched.errors import NoAnswer
 from cosched.wire.api import JobDoc, Step

@@ -4,11 +4,13 @@ import json
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from cosched.errors import BadInput, nearest
+
+Value = TypeVar("Value")
 
 
 def one_of(*words: str) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
@@ -35,12 +37,17 @@ def some_of(*words: str) -> Callable[[click.Context, click.Parameter, str], list
     return checked
 
 
-def seconds_within(least_s: float, most_s: float) -> Callable[[click.Context, click.Parameter, float], float]:
-    """A callback for an option whose value is a number of seconds between two."""
+def read_by(read: Callable[[Any, str], Value]) -> Callable[[click.Context, click.Parameter, Any], Value | None]:
+    """A callback for an option that is read by a function of (what was given, the option's name)."""
+    return lambda _ctx, param, given: None if given is None else read(given, param.opts[-1])
+
+
+def within(least: float, most: float, unit: str = "") -> Callable[[click.Context, click.Parameter, float], float]:
+    """A callback for an option whose value is a number between two."""
 
     def checked(_ctx: click.Context, param: click.Parameter, value: float) -> float:
-        if not least_s <= value <= most_s:
-            raise BadInput(param.opts[-1], f"{value:g}", f"{least_s:g} to {most_s:g}")
+        if not least <= value <= most:
+            raise BadInput(param.opts[-1], f"{value:g}", f"{least:g} to {most:g}{unit}")
         return value
 
     return checked
@@ -60,7 +67,7 @@ def whole_number(least: int, most: int) -> Callable[[click.Context, click.Parame
     return checked
 
 
-def absolute_path(option: str, path: str) -> str:
+def absolute_path(path: str, option: str) -> str:
     """A directory or file on some host, without a slash at its end. Raises :class:`BadInput`."""
     if not path.startswith("/"):
         raise BadInput(option, f"{path!r}", "an absolute path on the host")

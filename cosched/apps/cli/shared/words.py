@@ -1,21 +1,15 @@
-"""What the verbs that ask the service share: which service, job numbers, times for people, a job's exit status."""
+"""Words for people of what the service answers: times, places, shapes, how a job ended and its exit status."""
 
 import os
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Final
 
-import click
 import msgspec
 
-from cosched.apps.cli.shared.foreign import jobs_meant
 from cosched.client.client import Client
-from cosched.errors import BadInput
 from cosched.model.job import TERMINAL, JobState
 from cosched.model.time import humanised, us
 from cosched.wire.api import JobDoc, LimitedDoc, PausedDoc, ShapeDoc, ShareDoc, StalledDoc, WhyDoc
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 #: Exit statuses of ``--wait`` and ``wait`` for ends that are not the job's own.
 _ENDS: Final = {
@@ -26,54 +20,6 @@ _ENDS: Final = {
 }
 #: From so many days ahead a weekday's name is ambiguous.
 _WEEK: Final = 7
-
-
-def service(command: Command) -> Command:
-    """Add the options that say which service is asked; they arrive as ``server`` and ``lab``."""
-    server = click.option(
-        "--server", metavar="PLACE", help="The service: path of its Unix socket, or https://HOST:PORT [COSCHED_SERVER]."
-    )
-    lab = click.option("--lab", metavar="NAME", help="The service of a lab on this machine [COSCHED_LAB].")
-    return server(lab(command))
-
-
-def json_option(command: Command) -> Command:
-    """Add ``--json``, which arrives as ``as_json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
-
-
-def wide_option(command: Command) -> Command:
-    """Add ``--wide``: a list is as wide as it takes, whatever the terminal is."""
-    return click.option("--wide", is_flag=True, help="Cut nothing off, whatever the terminal's width.")(command)
-
-
-def echo_json(document: object) -> None:
-    """Print a document as one line of JSON."""
-    click.echo(msgspec.json.encode(document))
-
-
-def _job_number(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) < 1 or len(text) > 18:
-        expected = "the number of a job, as 'cosched submit' and 'cosched queue' print it"
-        raise BadInput("ID", f"{text!r}", expected, nearest=jobs_meant(text))
-    return int(text)
-
-
-def job_argument(command: Command) -> Command:
-    """Add the argument ID, which arrives as ``job_id``; what is no number raises :class:`BadInput`."""
-    return click.argument("job_id", metavar="ID", callback=lambda _ctx, _param, text: _job_number(text))(command)
-
-
-def job_arguments(command: Command) -> Command:
-    """Add the argument ID…, which arrives as ``job_ids``: each once."""
-    many = click.argument(
-        "job_ids",
-        metavar="ID...",
-        nargs=-1,
-        required=True,
-        callback=lambda _ctx, _param, texts: tuple(dict.fromkeys(map(_job_number, texts))),
-    )
-    return many(command)
 
 
 def ended(job: JobDoc) -> bool:

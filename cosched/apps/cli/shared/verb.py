@@ -1,0 +1,118 @@
+"""What a verb is made of: its common options, the service that it asks, and what it prints.
+
+A verb that is decorated by :func:`says` gives an :class:`Answer` and prints nothing itself; one that is decorated by
+:func:`asks` is given the ``client`` of the service that is meant.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar
+
+import click
+import msgspec
+
+from cosched.apps.cli.shared.foreign import jobs_meant
+from cosched.client.find import connect
+from cosched.errors import BadInput
+from cosched.report.table import Table
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Answer(NamedTuple):
+    """What a verb has found: the document that ``--json`` prints, lines and tables for people, the exit status.
+
+    Of ``document`` and ``lines`` one is used; lines that take long to make are an iterator.
+    """
+
+    document: object
+    lines: Iterable[str | Table] = ()
+    status: int = 0
+
+
+def service(command: Command) -> Command:
+    """Add the options that say which service is asked; they arrive as ``server`` and ``lab``."""
+    server = click.option(
+        "--server", metavar="PLACE", help="The service: path of its Unix socket, or https://HOST:PORT [COSCHED_SERVER]."
+    )
+    lab = click.option("--lab", metavar="NAME", help="The service of a lab on this machine [COSCHED_LAB].")
+    return server(lab(command))
+
+
+def json_option(command: Command) -> Command:
+    """Add ``--json``, which arrives as ``as_json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+
+
+def wide_option(command: Command) -> Command:
+    """Add ``--wide``: a list is as wide as it takes, whatever the terminal is."""
+    return click.option("--wide", is_flag=True, help="Cut nothing off, whatever the terminal's width.")(command)
+
+
+def asks(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say which service is asked; the verb gets a ``client`` of it for as long as it runs."""
+
+    @wraps(verb)
+    def asked(server: str | None, lab: str | None, **given: Any) -> Any:
+        with connect(server, lab) as client:
+            return verb(client=client, **given)
+
+    return service(asked)
+
+
+def says(verb: Callable[..., Answer]) -> Callable[..., int]:
+    """Add ``--json``, and print what the verb answers as one line of JSON or for people; gives its exit status."""
+
+    @wraps(verb)
+    def said(as_json: bool, **given: Any) -> int:
+        answer = verb(**given)
+        if as_json:
+            echo_json(answer.document)
+        else:
+            echo(answer.lines)
+        return answer.status
+
+    return json_option(said)
+
+
+def echo_json(document: object) -> None:
+    """Print a document as one line of JSON."""
+    click.echo(msgspec.json.encode(document))
+
+
+def echo(lines: Iterable[str | Table]) -> None:
+    """Print lines and tables."""
+    for each in lines:
+        if isinstance(each, Table):
+            each.print()
+        else:
+            click.echo(each)
+
+
+def say(text: str) -> None:
+    """Print a line on standard error: what goes on, beside what comes out."""
+    click.echo(text, err=True)
+
+
+def _job_number(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) < 1 or len(text) > 18:
+        expected = "the number of a job, as 'cosched submit' and 'cosched queue' print it"
+        raise BadInput("ID", f"{text!r}", expected, nearest=jobs_meant(text))
+    return int(text)
+
+
+def job_argument(command: Command) -> Command:
+    """Add the argument ID, which arrives as ``job_id``; what is no number raises :class:`BadInput`."""
+    return click.argument("job_id", metavar="ID", callback=lambda _ctx, _param, text: _job_number(text))(command)
+
+
+def job_arguments(command: Command) -> Command:
+    """Add the argument ID…, which arrives as ``job_ids``: each once."""
+    many = click.argument(
+        "job_ids",
+        metavar="ID...",
+        nargs=-1,
+        required=True,
+        callback=lambda _ctx, _param, texts: tuple(dict.fromkeys(map(_job_number, texts))),
+    )
+    return many(command)

@@ -15,9 +15,9 @@ from cosched.apps.cli.bench_memory import shown as memory_shown
 from cosched.apps.cli.bench_mixed import mixed
 from cosched.apps.cli.bench_mixed import shown as mixed_shown
 from cosched.apps.cli.bench_model import model
-from cosched.apps.cli.shared.bench_tries import tries_option
+from cosched.apps.cli.shared.campaign import not_run, tries_option, wrote
 from cosched.apps.cli.shared.values import some_of, whole_number, within
-from cosched.apps.cli.shared.verb import service
+from cosched.apps.cli.shared.verb import echo, say, service
 from cosched.apps.experiments import testbed
 from cosched.apps.experiments.contract import RUNS as CONTRACT_RUNS
 from cosched.apps.experiments.contract import Measured
@@ -31,7 +31,6 @@ from cosched.apps.experiments.run_log import RunLog, writable
 from cosched.client.client import Client
 from cosched.config.units import duration_us
 from cosched.errors import BadInput
-from cosched.report.table import console
 
 Named = TypeVar("Named")
 _AWAY_S: Final = 30.0
@@ -116,9 +115,6 @@ def coscheduling(
         raise BadInput("--clock-shift", clock_shift, "a lab that this command makes: neither --server nor --lab")
     how = {"seconds": seconds, "warm_seconds": WARM_S, "clock_shift_us": shift_us}
 
-    def say(text: str) -> None:
-        click.echo(text, err=True)
-
     if not there:
         kept.begin({**how, "nodes": testbed.NODES}, add=add)
     with testbed.found(server, lab) if there else testbed.made("bench", say, mpl=3, clock_shift_us=shift_us) as place:
@@ -174,16 +170,10 @@ def show(directory: Path, out: Path | None) -> int:
 
 def _shown(kept: RunLog[Run], refused: Mapping[str, str], out: Path | None) -> int:
     cells = judged(kept.campaigns)
-    kept.noted(table(cells)).show(console())
-    for what, why in refused.items():
-        click.echo(f"not run: {what}: {why}")
     missed = misses(cells)
-    for line in missed:
-        click.echo(f"missed by ccs: {line}")
+    echo([kept.noted(table(cells)), *not_run(refused), *(f"missed by ccs: {line}" for line in missed)])
     if out is not None:
-        (out / "coscheduling.json").write_text(document(cells, refused, kept.hows), encoding="utf-8")
-        for path in [out / "coscheduling.json", *plot(cells, out)]:
-            click.echo(f"wrote {path}")
+        wrote(out / "coscheduling.json", document(cells, refused, kept.hows), plot(cells, out))
     return 1 if missed else 0
 
 

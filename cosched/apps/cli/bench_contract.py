@@ -1,15 +1,15 @@
 """``cosched bench contract``: what the person at a desk feels beside parallel work, and what that still gets."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
 import click
 
-from cosched.apps.cli.shared.bench_tries import tries_option
+from cosched.apps.cli.shared.campaign import not_run, tries_option, wrote
 from cosched.apps.cli.shared.values import some_of, whole_number, within
-from cosched.apps.cli.shared.verb import service
+from cosched.apps.cli.shared.verb import echo, say, service
 from cosched.apps.experiments.contract import (
     CALLS,
     LEAST_TALKING,
@@ -31,7 +31,6 @@ from cosched.client.client import Client
 from cosched.client.find import connect
 from cosched.config.node import load_node
 from cosched.errors import BadInput, Failed
-from cosched.report.table import console
 
 _MODES = tuple(mode for mode in MODES if mode != "plain")
 _MOST_TASKS = 8
@@ -120,9 +119,6 @@ def contract(
         option = "--no-events" if decoys else "--no-decoys"
         raise BadInput(option, "together with --server or --lab", "a lab that this command makes")
 
-    def say(text: str) -> None:
-        click.echo(text, err=True)
-
     def begin(decoys: bool, events: bool) -> None:
         how = {"talking": talking, "decoys": decoys, "events": events}
         kept.begin({**how, "seconds": seconds, "rate_hz": RATE_HZ, "calls": list(CALLS)}, add=add)
@@ -163,25 +159,26 @@ def shown(
     """Print the table, write the files; the command's exit status. ``quiet_s``: after which the owner is away."""
     found = cells(by_cell(kept.campaigns))
     if found:
-        kept.noted(table(found)).show(console())
-    for run in disturbed(kept.campaigns):
-        taken = f"{run.felt.steal:.1%} of the machine was stolen, others used {run.felt.others:.1%}"
-        click.echo(f"does not count: {run.tasks} tasks, {run.condition}: {taken} in the best of its tries")
-    if reacted:
-        limited_ms, back_s = [1000 * each.limited_s for each in reacted], [each.back_s for each in reacted]
-        middle, worst = median(limited_ms), max(limited_ms)
-        click.echo(f"first key to the ceiling in force: median {middle:.1f} ms, worst {worst:.1f} ms")
-        click.echo(
-            f"last key to the whole node back: median {median(back_s):.2f} s, {min(back_s):.2f} to {max(back_s):.2f}, "
-            f"of which the quiet time is {quiet_s:g} s"
-        )
-    for what, why in refused.items():
-        click.echo(f"not run: {what}: {why}")
+        echo([kept.noted(table(found))])
+    told = _reactions(reacted, quiet_s) if reacted else ()
+    echo([*map(_uncounted, disturbed(kept.campaigns)), *told, *not_run(refused)])
     if out is not None:
-        (out / "contract.json").write_text(document(found, reacted, refused, kept.hows), encoding="utf-8")
-        for path in [out / "contract.json", *plot(found, out)]:
-            click.echo(f"wrote {path}")
+        wrote(out / "contract.json", document(found, reacted, refused, kept.hows), plot(found, out))
     return 1 if not (found or reacted) or any(cell.misses for cell in found) else 0
+
+
+def _uncounted(run: Measured) -> str:
+    taken = f"{run.felt.steal:.1%} of the machine was stolen, others used {run.felt.others:.1%}"
+    return f"does not count: {run.tasks} tasks, {run.condition}: {taken} in the best of its tries"
+
+
+def _reactions(reacted: Sequence[Reaction], quiet_s: float) -> Iterator[str]:
+    limited_ms, back_s = [1000 * each.limited_s for each in reacted], [each.back_s for each in reacted]
+    yield f"first key to the ceiling in force: median {median(limited_ms):.1f} ms, worst {max(limited_ms):.1f} ms"
+    yield (
+        f"last key to the whole node back: median {median(back_s):.2f} s, {min(back_s):.2f} to {max(back_s):.2f}, "
+        f"of which the quiet time is {quiet_s:g} s"
+    )
 
 
 def _count(word: str) -> int:

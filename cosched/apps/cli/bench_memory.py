@@ -7,7 +7,9 @@ from typing import Final
 
 import click
 
+from cosched.apps.cli.shared.campaign import wrote
 from cosched.apps.cli.shared.values import whole_number, within
+from cosched.apps.cli.shared.verb import echo, say
 from cosched.apps.experiments.desk_under_load import Desk
 from cosched.apps.experiments.memory import NODE_BYTES, MemoryExperiment, MemoryRun, place, swap_bytes
 from cosched.apps.experiments.memory_results import cells, document, table, verdict
@@ -15,7 +17,6 @@ from cosched.apps.experiments.run_log import RunLog
 from cosched.apps.experiments.site import LabDesk
 from cosched.apps.lab.lab import Lab
 from cosched.config.units import size_bytes
-from cosched.report.table import console
 
 #: Where runs are kept, in the directory of results.
 RUNS: Final = "memory-runs"
@@ -53,9 +54,6 @@ def memory(rounds: int, seconds: float, swap: str, out: Path | None, add: bool) 
     kept = RunLog(out, RUNS, MemoryRun)
     kept.begin({"seconds": seconds}, add=add)
 
-    def say(text: str) -> None:
-        click.echo(text, err=True)
-
     with (
         place(size) as folder,
         Lab.up(1, name=f"memory-{os.getpid()}", memory_bytes=NODE_BYTES, mpl=4, keep=[folder], say=say) as lab,
@@ -73,13 +71,12 @@ def memory(rounds: int, seconds: float, swap: str, out: Path | None, add: bool) 
 def shown(kept: RunLog[MemoryRun], out: Path | None) -> int:
     """Print the table and verdicts, write the file; the command's exit status."""
     found = cells(list(chain.from_iterable(kept.campaigns)))
-    kept.noted(table(found)).show(console())
-    missed = False
-    for swap in sorted({cell.swap for cell in found}):
-        problem = verdict(found, swap=swap)
-        missed |= bool(problem)
-        click.echo(f"{'with' if swap else 'without'} swap: {problem or 'the owner loses no more than alone'}")
+    problems = {swap: verdict(found, swap=swap) for swap in sorted({cell.swap for cell in found})}
+    lines = (
+        f"{'with' if swap else 'without'} swap: {problem or 'the owner loses no more than alone'}"
+        for swap, problem in problems.items()
+    )
+    echo([kept.noted(table(found)), *lines])
     if out is not None:
-        (out / "memory.json").write_text(document(found, kept.hows), encoding="utf-8")
-        click.echo(f"wrote {out / 'memory.json'}")
-    return 1 if missed else 0
+        wrote(out / "memory.json", document(found, kept.hows))
+    return 1 if any(problems.values()) else 0

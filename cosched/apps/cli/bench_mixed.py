@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from cosched.apps.cli.shared.bench_tries import tries_option
+from cosched.apps.cli.shared.campaign import not_run, tries_option, wrote
 from cosched.apps.cli.shared.values import some_of, whole_number, within
-from cosched.apps.cli.shared.verb import service
+from cosched.apps.cli.shared.verb import echo, say, service
 from cosched.apps.experiments import testbed
 from cosched.apps.experiments.corun import PLAIN
 from cosched.apps.experiments.matrix import MODES
@@ -16,7 +16,6 @@ from cosched.apps.experiments.mixed import MIX, RUNS, Experiment, MixedRun, Mixe
 from cosched.apps.experiments.mixed_results import document, misses, plot, table
 from cosched.apps.experiments.run_log import RunLog
 from cosched.errors import BadInput
-from cosched.report.table import console
 
 
 @click.command("mixed")
@@ -74,9 +73,6 @@ def mixed(
         raise BadInput("--desks", desks, "one number, of those who are at their desks in the cluster")
     kept = RunLog(out, RUNS, MixedRun)
 
-    def say(text: str) -> None:
-        click.echo(text, err=True)
-
     def place(owners: int) -> AbstractContextManager[testbed.Testbed]:
         return testbed.found(server, lab) if there else testbed.made("mixed", say, mpl=len(MIX), users=owners)
 
@@ -91,16 +87,10 @@ def mixed(
 def shown(kept: RunLog[MixedRun], refused: Mapping[str, str], out: Path | None) -> int:
     """Print what there is of all campaigns, and write JSON and a plot."""
     cells = judged(kept.campaigns)
-    kept.noted(table(cells)).show(console())
-    for what, why in refused.items():
-        click.echo(f"not run: {what}: {why}")
     missed = misses(cells)
-    for line in missed:
-        click.echo(f"missed by ccs: {line}")
+    echo([kept.noted(table(cells)), *not_run(refused), *(f"missed by ccs: {line}" for line in missed)])
     if out is not None:
-        (out / "mixed.json").write_text(document(cells, refused, kept.hows), encoding="utf-8")
-        for path in [out / "mixed.json", *plot(cells, out)]:
-            click.echo(f"wrote {path}")
+        wrote(out / "mixed.json", document(cells, refused, kept.hows), plot(cells, out))
     return 1 if missed or not cells or (refused and not any(cell.mode == "ccs" for cell in cells)) else 0
 
 

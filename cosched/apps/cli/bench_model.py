@@ -7,7 +7,9 @@ from typing import Final
 import click
 import msgspec
 
+from cosched.apps.cli.shared.campaign import wrote
 from cosched.apps.cli.shared.values import some_of, whole_number
+from cosched.apps.cli.shared.verb import echo, json_text, say
 from cosched.apps.experiments import testbed
 from cosched.apps.experiments.model import LEVEL, SHAPES, Ran, Series
 from cosched.apps.experiments.model_results import judged, plot, table, verdict
@@ -15,7 +17,6 @@ from cosched.apps.experiments.run_log import RunLog
 from cosched.config import coefficients
 from cosched.errors import Failed
 from cosched.model.coscheduling import Mode
-from cosched.report.table import console
 from space_scheduler.plugins import resolve
 from space_scheduler.progress import Sharing
 
@@ -50,9 +51,6 @@ def model(modes: list[str], policy: str, series: int, costs: Path | None, out: P
     read = coefficients.read(costs)
     kept = RunLog(out, RUNS, Ran)
 
-    def say(text: str) -> None:
-        click.echo(text, err=True)
-
     if series:
         testbed.check_room()
         kept.begin({"policy": policy, "level": LEVEL, "shapes": [str(shape) for shape in SHAPES]}, add=add)
@@ -72,14 +70,9 @@ def shown(kept: RunLog[Ran], read: coefficients.Coefficients, out: Path | None) 
     found = judged(runs, sharings, kept.hows[-1]["policy"]) if runs else []
     if not found:
         raise Failed("no job was measured beside others and alone")
-    kept.noted(table(found)).show(console())
     verdicts = [verdict(found, mode) for mode in sorted(sharings)]
-    for _, words in verdicts:
-        click.echo(words)
+    echo([kept.noted(table(found)), *(words for _, words in verdicts)])
     if out is not None:
-        path = out / "model.json"
         document = {"how": kept.hows, "coefficients": read.made, "jobs": msgspec.to_builtins(found)}
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
-        for each in [path, *plot(found, out)]:
-            click.echo(f"wrote {each}")
+        wrote(out / "model.json", json_text(document, indent=1), plot(found, out))
     return 0 if all(met for met, _ in verdicts) else 1

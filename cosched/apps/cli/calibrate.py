@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Final
 
 import click
-import msgspec
 
+from cosched.apps.cli.shared.campaign import not_run
 from cosched.apps.cli.shared.link_costs import link_costs
 from cosched.apps.cli.shared.values import some_of, whole_number, within
-from cosched.apps.cli.shared.verb import service
+from cosched.apps.cli.shared.verb import echo, json_text, say, service
 from cosched.apps.experiments import testbed
 from cosched.apps.experiments.calibrate import (
     CLASSES,
@@ -28,7 +28,7 @@ from cosched.config.coefficients import Coefficients
 from cosched.config.units import duration_us
 from cosched.errors import BadInput, Failed
 from cosched.model.coscheduling import Mode
-from cosched.report.table import Table, console
+from cosched.report.table import Table
 
 #: Where runs are kept, in the directory of results.
 RUNS: Final = "calibration-runs"
@@ -118,9 +118,6 @@ def command(
     kept = RunLog(out, RUNS, Paced)
     refused: dict[str, str] = {}
 
-    def say(text: str) -> None:
-        click.echo(text, err=True)
-
     def measure(place: testbed.Testbed, mixes: list[Mix]) -> None:
         calibration = Calibration(place.client, place.nodes, seconds, say, place.lab)
         for run in calibration.run(mixes, modes, rounds, seed=len(kept.campaigns)):
@@ -150,19 +147,16 @@ def _shown(kept: RunLog[Paced], refused: dict[str, str], out: Path) -> int:
     table = Table("Pace against alone, medians", ["mode", "mix", "program", "pace", "low", "high", "runs"])
     for (mode, mix, program), values in paces(kept.campaigns).items():
         table.add(mode, mix, program, *values)
-    table.show(console())
     costs = fitted(found)
     fits = Table("Costs of sharing, parts of the time alone", ["mode", "kind", "beside", "cost", "low", "high", "runs"])
     for mode, kinds in costs.items():
         for kind, others in kinds.items():
             for other, cost in others.items():
                 fits.add(mode, kind, other, cost.median, cost.low, cost.high, cost.runs)
-    fits.show(console())
-    for what, why in refused.items():
-        click.echo(f"not run: {what}: {why}")
+    echo([table, fits, *not_run(refused)])
     made = Coefficients(time.strftime("%Y-%m-%d"), machine(), "measured by 'cosched calibrate'", costs)
     path = out / "coefficients.json"
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=2) + b"\n")
+    path.write_text(json_text(made), encoding="utf-8")
     table.write(out / "paces.csv")
     click.echo(f"wrote {path} and {out / 'paces.csv'}")
     return 0

@@ -4,23 +4,22 @@ import pwd
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from cosched.apps.cli.shared.desk_session import follow
 from cosched.apps.cli.shared.desk_words import document, lines
-from cosched.apps.cli.shared.verb import echo_json, json_option
+from cosched.apps.cli.shared.values import read_by
+from cosched.apps.cli.shared.verb import Answer, say, says
 from cosched.client.desk_socket import SOCKET, ask, found_socket
 from cosched.config.units import duration_us
 from cosched.errors import BadInput
 from cosched.model.presets import DAYS, hours_of
-
-Command = TypeVar("Command", bound=Callable[..., Any])
+from cosched.model.time import US_PER_S
 
 #: Between two looks at what jobs use: the guard tells how much it was so far.
 _BETWEEN_S = 0.4
-_US_PER_S = 1_000_000
 #: What the guard takes at most, and at least.
 _LONGEST_S = 366 * 24 * 3600
 _LEAST_SHARE = 0.001
@@ -40,9 +39,16 @@ _socket_option = click.option(
 _on_or_off = click.argument("switch", metavar="on|off", type=click.Choice(["on", "off"]))
 
 
-def _at_desk(command: Command) -> Command:
-    """Add the options of every verb; they arrive as ``path`` and ``as_json``."""
-    return _socket_option(json_option(command))
+def _seconds(duration: str, option: str) -> float:
+    seconds = duration_us(duration, option) / US_PER_S
+    if not 0 < seconds <= _LONGEST_S:
+        raise BadInput(option, f"found {duration}", "a time above 0, up to 366d")
+    return seconds
+
+
+def _at_desk(command: Callable[..., Answer]) -> Callable[..., int]:
+    """Add the options of every verb that says something; the socket's arrives as ``path``."""
+    return _socket_option(says(command))
 
 
 @click.group("desk")
@@ -58,24 +64,26 @@ def command() -> None:
 
 @command.command("status")
 @_at_desk
-def status_command(path: Path, as_json: bool) -> None:
+def status_command(path: Path) -> Answer:
     """Whose jobs run on this machine, how much they use, and what you have allowed.
 
     \b
     Example: cosched desk status
     """
     before = ask(path, {"do": "status"})
-    if before["jobs"]:
-        time.sleep(_BETWEEN_S)
-    _tell(ask(path, {"do": "status"}) if before["jobs"] else before, as_json, before)
-    if not before["jobs"] and not as_json:
-        click.echo("no job is here")
+    if not before["jobs"]:
+        told = document(before)
+        return Answer(told, [*lines(told), "no job is here"])
+    time.sleep(_BETWEEN_S)
+    return _asked(path, before, do="status")
 
 
 @command.command("pause")
-@click.option("--for", "duration", metavar="TIME", help="Go on by itself after this time, such as 2h.")
+@click.option(
+    "--for", "seconds", metavar="TIME", callback=read_by(_seconds), help="Go on by itself after this time, such as 2h."
+)
 @_at_desk
-def pause_command(path: Path, duration: str | None, as_json: bool) -> None:
+def pause_command(path: Path, seconds: float | None) -> Answer:
     """Stop all parallel work on this machine, at once.
 
     What runs is frozen and goes on after 'cosched desk resume'; its memory stays in use.
@@ -83,24 +91,24 @@ def pause_command(path: Path, duration: str | None, as_json: bool) -> None:
     \b
     Example: cosched desk pause --for 30min
     """
-    _tell(ask(path, {"do": "pause", "seconds": _seconds(duration)}), as_json)
+    return _asked(path, do="pause", seconds=seconds)
 
 
 @command.command("resume")
 @_at_desk
-def resume_command(path: Path, as_json: bool) -> None:
+def resume_command(path: Path) -> Answer:
     """Let parallel work go on.
 
     \b
     Example: cosched desk resume
     """
-    _tell(ask(path, {"do": "resume"}), as_json)
+    return _asked(path, do="resume")
 
 
 @command.command("end")
 @click.argument("which", metavar="JOB|all")
 @_at_desk
-def end_command(path: Path, which: str, as_json: bool) -> None:
+def end_command(path: Path, which: str) -> Answer:
     """End a job on this machine, or all of them; it is not put here again.
 
     Its processes here have at most five seconds. On its other nodes the scheduler ends it: its user is told that the
@@ -112,19 +120,23 @@ def end_command(path: Path, which: str, as_json: bool) -> None:
     if which != "all" and not (which.isascii() and which.isdigit() and len(which) <= 18):
         raise BadInput("JOB", f"{which[:40]!r}", "the number of a job, as 'cosched desk status' prints it, or all")
     answer = ask(path, {"do": "end", "job": None if which == "all" else int(which)})
-    if as_json:
-        echo_json({"ended": answer["ended"]})
-        return
     ended = ", ".join(f"job {job}" for job in answer["ended"])
-    click.echo(f"ended here: {ended}" if ended else "nothing runs here that was not being ended already")
+    line = f"ended here: {ended}" if ended else "nothing runs here that was not being ended already"
+    return Answer({"ended": answer["ended"]}, [line])
 
 
 @command.command("ban")
 @click.argument("user", required=False)
-@click.option("--for", "duration", metavar="TIME", help="Until then, such as 8h or 7d; else until 'desk allow'.")
+@click.option(
+    "--for",
+    "seconds",
+    metavar="TIME",
+    callback=read_by(_seconds),
+    help="Until then, such as 8h or 7d; else until 'desk allow'.",
+)
 @click.option("--list", "only_list", is_flag=True, help="Say who is banned.")
 @_at_desk
-def ban_command(path: Path, user: str | None, duration: str | None, only_list: bool, as_json: bool) -> None:
+def ban_command(path: Path, user: str | None, seconds: float | None, only_list: bool) -> Answer:
     """Take no jobs of a user on this machine. (What runs goes on: 'desk end' ends it.)
 
     \b
@@ -134,42 +146,37 @@ def ban_command(path: Path, user: str | None, duration: str | None, only_list: b
         raise BadInput("USER", "none given" if user is None else "with --list", "a user's name, or --list alone")
     if user is not None and not user.strip():
         raise BadInput("USER", f"{user!r}", "a user's name")
-    if only_list and duration is not None:
+    if only_list and seconds is not None:
         raise BadInput("--for", "with --list", "--list alone")
     if user is not None:
-        _tell(ask(path, {"do": "ban", "user": user, "seconds": _seconds(duration)}), as_json)
+        answer = _asked(path, do="ban", user=user, seconds=seconds)
         if not _known(user):
-            click.echo(f"no user of this computer is called {user}: is the name right?", err=True)
-        return
-    answer = ask(path, {"do": "status"})
-    bans = answer["word"].get("bans")
-    if bans is None:
-        raise BadInput(
-            "--list", "asked by who does not decide here", "who is logged in at this machine itself, or root"
-        )
-    if as_json:
-        echo_json({"bans": bans})
-        return
-    told = [line for line in lines(document(answer)) if line.startswith("banned: ")]
-    click.echo("\n".join(told) or "nobody is banned here")
+            say(f"no user of this computer is called {user}: is the name right?")
+        return answer
+    status = ask(path, {"do": "status"})
+    if (bans := status["word"].get("bans")) is None:
+        expected = "who is logged in at this machine itself, or root"
+        raise BadInput("--list", "asked by who does not decide here", expected)
+    told = [line for line in lines(document(status)) if line.startswith("banned: ")]
+    return Answer({"bans": bans}, told or ["nobody is banned here"])
 
 
 @command.command("allow")
 @click.argument("user")
 @_at_desk
-def allow_command(path: Path, user: str, as_json: bool) -> None:
+def allow_command(path: Path, user: str) -> Answer:
     """Take a user's jobs again.
 
     \b
     Example: cosched desk allow bob
     """
-    _tell(ask(path, {"do": "allow", "user": user}), as_json)
+    return _asked(path, do="allow", user=user)
 
 
 @command.command("hours")
 @click.argument("windows", metavar="WINDOW...", nargs=-1, required=True)
 @_at_desk
-def hours_command(path: Path, windows: tuple[str, ...], as_json: bool) -> None:
+def hours_command(path: Path, windows: tuple[str, ...]) -> Answer:
     """Let parallel work run in some hours alone, by this machine's clock; outside of them it is paused.
 
     A WINDOW is a span (18:00-08:00), days (sat,sun), or both (mon,tue@12:00-13:00); 'always' takes it back.
@@ -178,20 +185,19 @@ def hours_command(path: Path, windows: tuple[str, ...], as_json: bool) -> None:
     Example: cosched desk hours 18:00-08:00 sat,sun
     """
     asked = None if windows == ("always",) else [_window(each) for each in windows]
-    _tell(ask(path, {"do": "hours", "windows": asked}), as_json)
+    return _asked(path, do="hours", windows=asked)
 
 
 @command.command("share")
 @click.argument("ratio", metavar="SHARE|contract")
 @_at_desk
-def share_command(path: Path, ratio: str, as_json: bool) -> None:
+def share_command(path: Path, ratio: str) -> Answer:
     """Leave parallel work less of the CPU while somebody is here than the contract does; 'contract' takes it back.
 
     \b
     Example: cosched desk share 0.25
     """
-    share = None if ratio == "contract" else _share(ratio)
-    _tell(ask(path, {"do": "share", "cpu_ratio": share}), as_json)
+    return _asked(path, do="share", cpu_ratio=None if ratio == "contract" else _share(ratio))
 
 
 @command.command("session")
@@ -211,38 +217,25 @@ def session_command(path: Path, quiet: bool) -> None:
 @command.command("probe")
 @_on_or_off
 @_at_desk
-def probe_command(path: Path, switch: str, as_json: bool) -> None:
+def probe_command(path: Path, switch: str) -> Answer:
     """Let a small process measure here how late your programs wake up, or not.
 
     \b
     Example: cosched desk probe off
     """
-    _turn("probe", switch, path, as_json)
+    return _asked(path, do="probe", on=switch == "on")
 
 
 @command.command("wake")
 @_on_or_off
 @_at_desk
-def wake_command(path: Path, switch: str, as_json: bool) -> None:
+def wake_command(path: Path, switch: str) -> Answer:
     """Let this computer be woken from its sleep for jobs that wait, or not (as it is until you say so).
 
     \b
     Example: cosched desk wake on
     """
-    _turn("wake", switch, path, as_json)
-
-
-def _turn(what: str, switch: str, path: Path, as_json: bool) -> None:
-    _tell(ask(path, {"do": what, "on": switch == "on"}), as_json)
-
-
-def _seconds(duration: str | None) -> float | None:
-    if duration is None:
-        return None
-    seconds = duration_us(duration, "--for") / _US_PER_S
-    if not 0 < seconds <= _LONGEST_S:
-        raise BadInput("--for", f"found {duration}", "a time above 0, up to 366d")
-    return seconds
+    return _asked(path, do="wake", on=switch == "on")
 
 
 def _known(user: str) -> bool:
@@ -276,9 +269,7 @@ def _window(text: str) -> list[Any]:
     return [hours.begin % (24 * 60), hours.end, sorted(hours.days)]
 
 
-def _tell(answer: dict[str, Any], as_json: bool, before: dict[str, Any] | None = None) -> None:
-    told = document(answer, before)
-    if as_json:
-        echo_json(told)
-        return
-    click.echo("\n".join(lines(told)))
+def _asked(path: Path, before: dict[str, Any] | None = None, **request: Any) -> Answer:
+    """What the guard answers to a request. ``before``: an earlier answer, by which the CPUs in use are known."""
+    told = document(ask(path, request), before)
+    return Answer(told, lines(told))

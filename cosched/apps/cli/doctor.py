@@ -6,18 +6,19 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import click
 
 import cosched
-from cosched.apps.cli.shared.checks import Check, agreement, clock_level, expiry
+from cosched.apps.cli.shared.checks import Check, Level, agreement, clock_level, expiry, grouped
 from cosched.apps.cli.shared.verb import echo_json, json_option, service
 from cosched.apps.cli.shared.words import ago, lasting, stalls, this_user
 from cosched.client import places
 from cosched.client.client import Client
 from cosched.client.find import connect
 from cosched.client.transport import identity_dir
+from cosched.config.node import NodeConfig
 from cosched.config.units import memory_text
 from cosched.errors import BadInput, Failed
 from cosched.identity.names import WARN_DAYS
@@ -102,8 +103,12 @@ def _checks(
             yield from _nodes(client.nodes())
             yield from _agreement(client, cluster, users)
     except (BadInput, Failed) as error:
-        advice = "start it, start it anew where it hangs (docs/guide/runbooks.md), or name it: --server, --lab"
-        yield Check("service", "fail", str(error), advice)
+        yield Check(
+            "service",
+            "fail",
+            str(error),
+            "start it, start it anew where it hangs (docs/guide/runbooks.md), or name it: --server, --lab",
+        )
     yield from _settings(config, node_config)
     yield from _programs()
 
@@ -115,24 +120,39 @@ def _service(client: Client, cluster: ClusterDoc, asked: datetime) -> Iterator[C
     if cluster.accepting:
         yield Check("service", "ok", about + (f" ({cluster.note})" if cluster.note else ""))
     else:
-        advice = "what runs goes on; free the disk of its state directory, or see its log"
-        yield Check("service", "fail", f"{about}; takes no jobs: {cluster.note or 'no reason given'}", advice)
+        yield Check(
+            "service",
+            "fail",
+            f"{about}; takes no jobs: {cluster.note or 'no reason given'}",
+            "what runs goes on; free the disk of its state directory, or see its log",
+        )
     yield _restart(cluster)
     if cluster.set_aside:
-        found = f"{cluster.set_aside} are left out of passes, which fail with them; others start"
-        advice = "'cosched queue' names them, 'cosched explain JOB' has the error: docs/guide/runbooks.md"
-        yield Check("jobs set aside", "warn", found, advice)
-    same = cluster.version == cosched.__version__
-    advice = "upgrade the older one: client and service speak version 1 of the API, and may differ in what they know"
+        yield Check(
+            "jobs set aside",
+            "warn",
+            f"{cluster.set_aside} are left out of passes, which fail with them; others start",
+            "'cosched queue' names them, 'cosched explain JOB' has the error: docs/guide/runbooks.md",
+        )
     found = f"service {cluster.version}, this command {cosched.__version__}"
-    yield Check("version", "ok" if same else "warn", found, "" if same else advice)
+    if cluster.version == cosched.__version__:
+        yield Check("version", "ok", found)
+    else:
+        advice = (
+            "upgrade the older one: client and service speak version 1 of the API, and may differ in what they know"
+        )
+        yield Check("version", "warn", found, advice)
     try:
         apart_s = abs((datetime.fromisoformat(cluster.time) - asked).total_seconds())
     except (ValueError, TypeError):
         yield Check("clock", "fail", f"the service says {cluster.time!r}", "a service of another version?")
         return
-    advice = "set both clocks by NTP: certificates and times for people go by them"
-    yield Check("clock", clock_level(apart_s), f"{lasting(apart_s)} between the service's and this machine's", advice)
+    yield Check(
+        "clock",
+        clock_level(apart_s),
+        f"{lasting(apart_s)} between the service's and this machine's",
+        "set both clocks by NTP: certificates and times for people go by them",
+    )
 
 
 def _restart(cluster: ClusterDoc) -> Check:
@@ -153,29 +173,15 @@ def _nodes(nodes: list[NodeDoc]) -> Iterator[Check]:
         yield Check("nodes", "warn", "none", "name them in cluster.yaml, under nodes")
         return
     closed = sum(node.state == "closed" for node in nodes)
-    level: Literal["ok", "fail"] = "ok" if up or closed else "fail"
-    advice = "start 'cosched agent' on them; 'cosched agent --check' says what is missing"
-    found = f"{len(up)} of {len(nodes)} up" + (f", {closed} closed at this hour" if closed else "")
-    yield Check("nodes", level, found, advice)
-    for node in nodes:
-        if node.state in ("lost", "unknown"):
-            found = f"{node.state}, last heard {ago(node.last_heard)}" + (f": {node.reason}" if node.reason else "")
-            advice = f"on {node.name}: is it on, does its agent run, can it reach the scheduler's port?"
-            yield Check(f"node {node.name}", "warn", found, advice)
-        elif node.reason.startswith(NO_GUARD):
-            advice = f"on {node.name}: is cosched-guard running, what is in its log? It works again by itself"
-            yield Check(f"node {node.name}", "fail", f"{node.state}: {node.reason}", advice)
-        elif node.reason.startswith(NO_ROOM):
-            advice = f"on {node.name}: mend that; jobs start there again by themselves"
-            yield Check(f"node {node.name}", "warn", f"{node.state}: {node.reason}", advice)
-        elif node.state in ("draining", "drained") and not node.reason.startswith(EXPIRED):
-            found = node.state + (f": {node.reason}" if node.reason else "")
-            yield Check(f"node {node.name}", "warn", found, f"cosched node resume {node.name}, when it may work again")
-    for node in nodes:
-        for words in stalls(node.stalled):
-            advice = f"on {node.name}: bring that file system back; what waits for it then ends by itself"
-            yield Check(f"node {node.name}", "warn", words, advice)
-    yield from _expiring(nodes)
+    yield Check(
+        "nodes",
+        "ok" if up or closed else "fail",
+        f"{len(up)} of {len(nodes)} up" + (f", {closed} closed at this hour" if closed else ""),
+        "start 'cosched agent' on them; 'cosched agent --check' says what is missing",
+    )
+    for look in (_out_of_use, _stalled, _expiring):
+        for node in nodes:
+            yield from look(node)
     blind = [node.name for node in up if node.presence is Presence.UNKNOWN]
     if blind:
         advice = "they count as occupied, so jobs there are limited always: 'cosched agent --check' names the sources"
@@ -188,12 +194,35 @@ def _nodes(nodes: list[NodeDoc]) -> Iterator[Check]:
     yield from _enforced(up)
 
 
-def _expiring(nodes: list[NodeDoc]) -> Iterator[Check]:
-    """Nodes whose certificate ends soon, or has ended."""
-    for node in nodes:
-        if words := expiry(node):
-            level: Literal["warn", "fail"] = "fail" if "has expired" in words else "warn"
-            yield Check(f"node {node.name}", level, words, f"cosched node renew {node.name}")
+def _out_of_use(node: NodeDoc) -> Iterator[Check]:
+    """What keeps jobs from a node, and what brings it back."""
+    on, reason, heard = f"on {node.name}: ", f": {node.reason}" if node.reason else "", ago(node.last_heard)
+    level: Level = "warn"
+    if node.state in ("lost", "unknown"):
+        advice = f"{on}is it on, does its agent run, can it reach the scheduler's port?"
+        reason = f", last heard {heard}{reason}"
+    elif node.reason.startswith(NO_GUARD):
+        level, advice = "fail", f"{on}is cosched-guard running, what is in its log? It works again by itself"
+    elif node.reason.startswith(NO_ROOM):
+        advice = f"{on}mend that; jobs start there again by themselves"
+    elif node.state in ("draining", "drained") and not node.reason.startswith(EXPIRED):
+        advice = f"cosched node resume {node.name}, when it may work again"
+    else:
+        return
+    yield Check(f"node {node.name}", level, node.state + reason, advice)
+
+
+def _stalled(node: NodeDoc) -> Iterator[Check]:
+    """What of jobs cannot be ended on a node."""
+    advice = f"on {node.name}: bring that file system back; what waits for it then ends by itself"
+    return (Check(f"node {node.name}", "warn", words, advice) for words in stalls(node.stalled))
+
+
+def _expiring(node: NodeDoc) -> Iterator[Check]:
+    """A node's certificate that ends soon, or has ended."""
+    if words := expiry(node):
+        level: Level = "fail" if "has expired" in words else "warn"
+        yield Check(f"node {node.name}", level, words, f"cosched node renew {node.name}")
 
 
 def _agreement(client: Client, cluster: ClusterDoc, users: list[str]) -> Iterator[Check]:
@@ -211,13 +240,9 @@ def _agreement(client: Client, cluster: ClusterDoc, users: list[str]) -> Iterato
 
 
 def _enforced(up: list[NodeDoc]) -> Iterator[Check]:
-    missing: dict[tuple[str, str], list[str]] = {}
-    for node in up:
-        for what, whether in node.enforces.items():
-            if not whether.startswith("yes"):
-                missing.setdefault((what, whether), []).append(node.name)
-    for (what, why), names in missing.items():
-        advice = "docs/guide/agent.md says what each of these needs"
+    advice = "docs/guide/agent.md says what each of these needs"
+    enforced = ((each, node.name) for node in up for each in node.enforces.items() if not each[1].startswith("yes"))
+    for (what, why), names in grouped(enforced).items():
         yield Check("enforcement", "warn", f"no {what} on {', '.join(names)}: {why}", advice)
 
 
@@ -227,41 +252,35 @@ def _settings(config: Path | None, node_config: Path | None) -> Iterator[Check]:
     from cosched.config.node import load_node  # noqa: PLC0415
 
     identities = [identity_dir()]
-    if config or _CLUSTER.exists():
-        path = config or _CLUSTER
+    files = ((config, _CLUSTER, load_cluster, "service"), (node_config, places.NODE_TOML, load_node, "agent"))
+    for given, usual, load, program in files:
+        path = given or usual
+        if not given and not usual.exists():
+            continue
         try:
-            cluster = load_cluster(path)
+            settings = load(path)
         except BadInput as error:
-            yield Check("settings", "fail", str(error), "mend the file; the service does not start with it")
+            yield Check("settings", "fail", str(error), f"mend the file; the {program} does not start with it")
+            continue
+        yield Check("settings", "ok", str(path))
+        if isinstance(settings, NodeConfig):
+            identities.append(Path(settings.paths.identity))
         else:
-            yield Check("settings", "ok", str(path))
-            identities.append(Path(cluster.identity))
-            yield from _free(Path(cluster.state))
-    if node_config or places.NODE_TOML.exists():
-        path = node_config or places.NODE_TOML
-        try:
-            node = load_node(path)
-        except BadInput as error:
-            yield Check("settings", "fail", str(error), "mend the file; the agent does not start with it")
-        else:
-            yield Check("settings", "ok", str(path))
-            identities.append(Path(node.paths.identity))
+            identities.append(Path(settings.identity))
+            yield _free(Path(settings.state))
     for directory in dict.fromkeys(identities):
         yield from _certificates(directory)
 
 
-def _free(state: Path) -> Iterator[Check]:
+def _free(state: Path) -> Check:
     place = next((each for each in (state, *state.parents) if each.exists()), Path("/"))
     try:
         free_bytes = shutil.disk_usage(place).free
     except OSError as error:
-        yield Check("journal", "fail", f"{place}: {error.strerror}", "the service keeps its journal there")
-        return
-    found = f"{memory_text(free_bytes)} free at {place}"
-    level: Literal["ok", "warn", "fail"] = (
-        "ok" if free_bytes >= _FREE_WARN_BYTES else "warn" if free_bytes >= _FREE_FAIL_BYTES else "fail"
-    )
-    yield Check("journal", level, found, "make room: a full disk stops the service from taking jobs")
+        return Check("journal", "fail", f"{place}: {error.strerror}", "the service keeps its journal there")
+    level: Level = "ok" if free_bytes >= _FREE_WARN_BYTES else "warn" if free_bytes >= _FREE_FAIL_BYTES else "fail"
+    advice = "make room: a full disk stops the service from taking jobs"
+    return Check("journal", level, f"{memory_text(free_bytes)} free at {place}", advice)
 
 
 def _certificates(directory: Path) -> Iterator[Check]:
@@ -271,12 +290,10 @@ def _certificates(directory: Path) -> Iterator[Check]:
         from cosched.identity.authority import validities  # noqa: PLC0415 (its library takes long to load)
 
         for each in validities(directory):
-            left = f"{each.path}: valid until {each.until:%Y-%m-%d}, {each.days_left:.0f} days"
-            advice = "renew it: docs/guide/keys.md"
-            if each.days_left <= 0:
-                yield Check("certificate", "fail", f"{each.path}: expired on {each.until:%Y-%m-%d}", advice)
-            else:
-                yield Check("certificate", "warn" if each.days_left < WARN_DAYS else "ok", left, advice)
+            level: Level = "ok" if each.days_left >= WARN_DAYS else "warn" if each.days_left > 0 else "fail"
+            left = f"valid until {each.until:%Y-%m-%d}, {each.days_left:.0f} days"
+            found = left if each.days_left > 0 else f"expired on {each.until:%Y-%m-%d}"
+            yield Check("certificate", level, f"{each.path}: {found}", "renew it: docs/guide/keys.md")
     except BadInput as error:
         yield Check("certificate", "fail", str(error))
     except PermissionError:
@@ -285,18 +302,20 @@ def _certificates(directory: Path) -> Iterator[Check]:
 
 def _programs() -> Iterator[Check]:
     yield Check("python", "ok", f"{sys.version.split()[0]} ({sys.executable})")
-    advice = "jobs that start ranks need one: Debian's openmpi-bin, or the package's extra 'lab'"
-    mpirun = shutil.which("mpirun")
-    if mpirun is None:
-        yield Check("mpi", "warn", "no mpirun on this machine's PATH", advice)
-        return
-    try:
-        said = subprocess.run([mpirun, "--version"], capture_output=True, text=True, timeout=20, check=False)
-        version = (said.stdout or said.stderr).strip().splitlines()[:1]
-    except (OSError, subprocess.TimeoutExpired) as error:
-        yield Check("mpi", "warn", f"{mpirun} does not run: {error}", advice)
-        return
-    yield Check("mpi", "ok", f"{mpirun}: {version[0] if version else 'unknown version'}; {_mpi4py()}")
+    level: Level = "warn"
+    if not (mpirun := shutil.which("mpirun")):
+        found = "no mpirun on this machine's PATH"
+    else:
+        try:
+            said = _run(mpirun, "--version")
+            version = (said.stdout or said.stderr).strip().splitlines() or ["unknown version"]
+            level, found = "ok", f"{mpirun}: {version[0]}; {_mpi4py()}"
+        except (OSError, subprocess.TimeoutExpired) as error:
+            found = f"{mpirun} does not run: {error}"
+    advice = (
+        "" if level == "ok" else "jobs that start ranks need one: Debian's openmpi-bin, or the package's extra 'lab'"
+    )
+    yield Check("mpi", level, found, advice)
 
 
 def _mpi4py() -> str:
@@ -304,9 +323,12 @@ def _mpi4py() -> str:
     python = shutil.which("python3")
     if python is None:
         return "no python3 on PATH"
-    program = "import importlib.util as u, sys; sys.exit(u.find_spec('mpi4py') is None)"
     try:
-        without = subprocess.run([python, "-c", program], capture_output=True, timeout=20, check=False, cwd="/")
+        without = _run(python, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('mpi4py') is None)")
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{python} does not run: {error}"
     return f"{python} {'without' if without.returncode else 'with'} mpi4py"
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, cwd="/")

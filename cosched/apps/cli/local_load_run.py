@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from cosched.apps.cli.shared.verb import json_text
 from cosched.client import places
 from cosched.config.node import NodeConfig, load_node
 from cosched.config.units import size_bytes
@@ -119,7 +120,7 @@ def _run(
             raise Failed(f"{error.filename or given['listen'] or 'the user'}: {error.strerror}") from None
         if out and raw:
             samples.to_parquet(raw, out / samples.SAMPLES)
-            (out / samples.SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(summary)) + b"\n")
+            (out / samples.SUMMARY).write_text(json_text(summary), encoding="utf-8")
     finally:
         if raw:
             raw.unlink(missing_ok=True)

@@ -6,6 +6,7 @@ import click
 
 from cosched.apps.cli.shared.outputs import check_directory
 from cosched.apps.cli.shared.progress import Progress
+from cosched.apps.cli.shared.verb import say
 from cosched.apps.experiments import cisne_real, reshaped_real
 from cosched.apps.replicate import result as results
 from cosched.apps.replicate.papers import Request, replicate
@@ -111,9 +112,6 @@ def _real(
     scale: float | None,
 ) -> Result:
     """The real part of a paper. Raises :class:`BadInput` for an option that it has not."""
-
-    def say(text: str) -> None:
-        click.echo(text, err=True)
 
     if paper == "cisne":
         if length is not None or scale is not None:

@@ -1,8 +1,8 @@
 """What ``cosched doctor`` finds, and where nodes do not agree with each other: users, homes, clocks, versions."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
@@ -11,6 +11,7 @@ from cosched.identity.names import WARN_DAYS
 from cosched.wire.api import AccountDoc, NodeDoc, NodeSurvey, SurveyDoc
 
 Level = Literal["ok", "warn", "fail"]
+Key = TypeVar("Key")
 CLOCK_WARN_S: Final = 2.0
 CLOCK_FAIL_S: Final = 60.0
 SCHEDULERS_HOST: Final = "the scheduler's host"
@@ -55,7 +56,7 @@ def agreement(survey: SurveyDoc, users: list[str], version: str) -> Iterator[Che
     if not nodes:
         return
     yield from _clocks(nodes)
-    others = _grouped(nodes, lambda node: node.software)
+    others = grouped((node.software, node.name) for node in nodes)
     if set(others) == {version}:
         yield Check("versions", "ok", f"{version} on {_count(nodes)}")
     for software, names in others.items():
@@ -86,48 +87,41 @@ def _apart_s(node: NodeSurvey) -> float:
 def _user(user: str, nodes: list[NodeSurvey], uids: dict[str, int] | None) -> Iterator[Check]:
     """``uids`` are those of users on the scheduler's host; None: a service of an earlier version."""
     accounts = {node.name: node.users[user] for node in nodes if user in node.users}
-    unseen: dict[str, list[str]] = {}
-    for name in [name for name, account in accounts.items() if account.uid < 0]:
-        unseen.setdefault(accounts.pop(name).problem, []).append(name)
+    seen = {name: account for name, account in accounts.items() if account.uid >= 0}
+    unseen = grouped((account.problem, name) for name, account in accounts.items() if account.uid < 0)
     missing = [node.name for node in nodes if user not in node.users]
-    problems = list(_disagreements(user, accounts, uids))
+    problems = [*_disagreements(user, seen, uids)]
     if missing:
         advice = f"make the account there, or {user}'s jobs fail on these nodes (the launch says so)"
-        problems.append(Check(f"user {user}", "warn", f"not known on {_names(missing)}", advice))
-    for problem, names in unseen.items():
-        advice = (
-            "look at the name service there (nsswitch.conf, sssd, LDAP) and at the homes' file system, and ask again"
-        )
-        problems.append(Check(f"user {user}", "warn", f"on {_names(names)}: {problem}", advice))
-    yield from problems
-    if not problems and accounts:
-        first = next(iter(accounts.values()))
+        problems.append((f"not known on {_names(missing)}", advice))
+    advice = "look at the name service there (nsswitch.conf, sssd, LDAP) and at the homes' file system, and ask again"
+    problems += [(f"on {_names(names)}: {problem}", advice) for problem, names in unseen.items()]
+    yield from (Check(f"user {user}", "warn", found, advice) for found, advice in problems)
+    if not problems and seen:
+        first = next(iter(seen.values()))
         yield Check(f"user {user}", "ok", f"uid {first.uid}, home {first.home} on {_count(nodes)}")
 
 
-def _disagreements(user: str, accounts: dict[str, AccountDoc], uids: dict[str, int] | None) -> Iterator[Check]:
-    by_uid: dict[str, list[str]] = {str(uids[user]): [SCHEDULERS_HOST]} if uids and user in uids else {}
-    by_home: dict[str, list[str]] = {}
-    for name, account in accounts.items():
-        by_uid.setdefault(str(account.uid), []).append(name)
-        by_home.setdefault(account.home, []).append(name)
+def _disagreements(
+    user: str, accounts: dict[str, AccountDoc], uids: dict[str, int] | None
+) -> Iterator[tuple[str, str]]:
+    """What differs, with what to do about it."""
+    here = [(uids[user], SCHEDULERS_HOST)] if uids and user in uids else []
+    by_uid = grouped([*here, *((account.uid, name) for name, account in accounts.items())])
+    by_home = grouped((account.home, name) for name, account in accounts.items())
     for what, found, advice in (("uid", by_uid, _ONE_UID), ("home", by_home, _ONE_HOME)):
         if len(found) > 1:
-            told = "; ".join(f"{each} on {_names(names)}" for each, names in found.items())
-            yield Check(f"user {user}", "warn", f"{what} {told}", advice)
-    problems: dict[str, list[str]] = {}
-    for name, account in accounts.items():
-        if account.problem:
-            problems.setdefault(account.problem, []).append(name)
-    for problem, names in problems.items():
-        advice = "jobs of his fail on these nodes, or run without a home; mend the account, or node.toml's [security]"
-        yield Check(f"user {user}", "warn", f"on {_names(names)}: {problem}", advice)
+            yield f"{what} {'; '.join(f'{each} on {_names(names)}' for each, names in found.items())}", advice
+    advice = "jobs of his fail on these nodes, or run without a home; mend the account, or node.toml's [security]"
+    problems = grouped((account.problem, name) for name, account in accounts.items() if account.problem)
+    yield from ((f"on {_names(names)}: {problem}", advice) for problem, names in problems.items())
 
 
-def _grouped(nodes: list[NodeSurvey], key: Callable[[NodeSurvey], str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for node in nodes:
-        found.setdefault(key(node), []).append(node.name)
+def grouped(pairs: Iterable[tuple[Key, str]]) -> dict[Key, list[str]]:
+    """The names of each key, in the order in which they come."""
+    found: dict[Key, list[str]] = {}
+    for key, name in pairs:
+        found.setdefault(key, []).append(name)
     return found
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
-import msgspec
 import numpy as np
 
+from cosched.apps.cli.shared.verb import echo, json_text, say
 from cosched.apps.experiments import testbed
 from cosched.apps.experiments.calibrate import CLASSES, KINDS
 from cosched.apps.experiments.link_cost import ONE_CLUSTER, Crossed, between, iterations_s, measured, slowdowns
@@ -17,7 +17,7 @@ from cosched.apps.experiments.run_log import RunLog
 from cosched.errors import Failed
 from cosched.report.palette import COLOURS
 from cosched.report.plots import figure
-from cosched.report.table import Table, console
+from cosched.report.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,9 +29,6 @@ RUNS: Final = "link-runs"
 def link_costs(delays_us: Sequence[int], rounds: int, seconds: float, out: Path, *, add: bool) -> int:
     """Measure so many rounds, each on one cluster and across each delay, in labs made for it; write what came out."""
     kept = RunLog(out, RUNS, Crossed)
-
-    def say(text: str) -> None:
-        click.echo(text, err=True)
 
     if rounds:
         testbed.check_room()
@@ -50,13 +47,13 @@ def _shown(kept: RunLog[Crossed], out: Path) -> int:
     if not found:
         raise Failed(f"nothing to compare in {out}: no program was measured on one cluster and across a link")
     measures, costs = _measures(found), _costs(found, iterations_s(kept.campaigns))
-    for table, name in ((measures, "link.csv"), (costs, "link-waits.csv")):
-        table.show(console())
-        table.write(out / name)
+    echo([measures, costs])
     written = [out / "link.csv", out / "link-waits.csv"]
+    for table, path in zip((measures, costs), written, strict=True):
+        table.write(path)
     for delay_us in sorted({delay_us for delay_us, _ in found}):
         path = out / f"between-{delay_us / 1000:g}ms.json"
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(between(found, delay_us)), indent=2) + b"\n")
+        path.write_text(json_text(between(found, delay_us)), encoding="utf-8")
         written.append(path)
     if len({delay_us for delay_us, _ in found}) > 1:
         written += figure(partial(_draw, found=found), out / "link")

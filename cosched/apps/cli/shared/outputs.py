@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cosched.apps.cli.shared import show
+from cosched.apps.cli.shared.verb import json_text
 from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
 from cosched.metrics.groups import component_labels, size_labels, widest_labels
@@ -177,7 +178,7 @@ def write_all(
             show.groups(what, policy, rows).write(path_of(f"by-{what}", policy, ".tsv"))
     summaries = {policy: summarise(schedule) for policy, schedule in schedules.items()}
     written.append(directory / "summary.json")
-    written[-1].write_bytes(msgspec.json.format(msgspec.json.encode(summaries), indent=2) + b"\n")
+    written[-1].write_text(json_text(summaries), encoding="utf-8")
     written += plots.all_plots(schedules, directory)
     manifest = manifests.make(command, experiment, inputs_of(experiment, log), written)
     manifests.write(manifest, directory / "manifest.json")

@@ -80,6 +80,11 @@ def echo_json(document: object) -> None:
     click.echo(msgspec.json.encode(document))
 
 
+def json_text(document: object, indent: int = 2) -> str:
+    """A document as the text of a file that people read too."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=indent).decode() + "\n"
+
+
 def echo(lines: Iterable[str | Table]) -> None:
     """Print lines and tables."""
     for each in lines:

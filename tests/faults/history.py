@@ -3,16 +3,18 @@
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from cosched.model.job import Job
 from cosched.wire.api import Submission
 from cosched.wire.messages import Exit
-from faults import labs, settings, shapes
+from faults import depending, labs, settings, shapes
 from faults.judge import Judge
 from faults.node import Node
 from faults.ranks import WINDOW_US
@@ -101,7 +103,11 @@ class Result(NamedTuple):
 
 
 class History:
-    """Builds a world from a seed, lives through it, and has it judged."""
+    """Builds a world from a seed, lives through it, and has it judged. Faults happen for ``busy_us``."""
+
+    busy_us = BUSY_US
+    tail_us = TAIL_US
+    script_us = 20 * S  # how long scripts run at the most
 
     def __init__(
         self,
@@ -113,10 +119,11 @@ class History:
         node_type: type[Node] = Node,
     ) -> None:
         self.seed = seed
-        self.world = world = World(seed, RATES if rates is None else rates, BUSY_US, only)
+        self.world = world = World(seed, RATES if rates is None else rates, self.busy_us, only)
         self.directory = Path(tempfile.mkdtemp(prefix="simulated-faults-", dir=_memory()))
         names = ["n1", "n2", "n3"]
-        config = settings.drawn(world, self.directory, names)
+        drawn = settings.drawn(world, self.directory, names)
+        config = msgspec.structs.replace(drawn, eligibility=self._rules())
         key = Ed25519PrivateKey.from_private_bytes(bytes(world.random.getrandbits(8) for _ in range(32)))
 
         def make(directory: Path, before: Scheduler | None) -> Scheduler:
@@ -151,8 +158,8 @@ class History:
                 world.after(S, self._link)
             world.after(S, self.judge.look)
             for seconds in range(0, 120, 30):
-                world.at(BUSY_US + seconds * S, self.schedulers.resume_all)
-            if not world.run(BUSY_US + TAIL_US, self.judge.settled):
+                world.at(self.busy_us + seconds * S, self.schedulers.resume_all)
+            if not world.run(self.busy_us + self.tail_us, self._settled):
                 raise Violation(f"not at rest after the clean tail: {self.judge.unsettled()}")
             states = self.judge.verdict()
         except Violation as error:
@@ -166,6 +173,13 @@ class History:
         trace = [(at_us, what.replace(str(self.directory), "")) for at_us, what in world.trace]
         return Result(self.seed, violation.replace(str(self.directory), ""), world.fired, world.faults, trace, states)
 
+    def _rules(self) -> list[str]:
+        """The rules before the queue, by name."""
+        return depending.rules(self.seed)
+
+    def _settled(self) -> bool:
+        return self.judge.settled()
+
     def _arrivals(self) -> list[int]:
         """When jobs come: one now and then; more at once where shapes change, since nobody gives to an empty queue."""
         if self.schedulers.now.config.policy in shapes.POLICIES:
@@ -173,20 +187,26 @@ class History:
         return [self.world.draw_us(0, BUSY_US - 10 * S) for _ in range(JOBS)]
 
     def _submit(self) -> None:
+        job = depending.following(self._job(), self.seed, list(self.judge.acknowledged))
+        self._send(job, partial(self._acknowledge, job))
+
+    def _job(self) -> Job:
         chance = self.world.random
         tasks = chance.choice((1, 1, 2, 2, 3, 4))
         limit_us = chance.randrange(2, 30) * S
-        submission = Submission(script="#!/bin/sh\ntrue\n", directory="/", tasks=tasks)
-        scheduler = self.schedulers.now
-        job = shapes.shaped(Job(0, tasks, limit_us, 0, USER, memory_bytes=1 << 20), scheduler.config.policy, chance)
-        job = labs.divided(job, self.seed, chance)
-        scheduler.submit(job, submission, partial(self._acknowledge, limit_us))
+        policy = self.schedulers.now.config.policy
+        job = shapes.shaped(Job(0, tasks, limit_us, 0, USER, memory_bytes=1 << 20), policy, chance)
+        return labs.divided(job, self.seed, chance)
 
-    def _acknowledge(self, limit_us: int, scheduler: Scheduler, job_id: int) -> None:
-        self.judge.acknowledge(scheduler, job_id, limit_us)
+    def _send(self, job: Job, acknowledged: Callable[[Scheduler, int], None]) -> None:
+        submission = Submission(script="#!/bin/sh\ntrue\n", directory="/", tasks=job.procs)
+        self.schedulers.now.submit(job, submission, acknowledged)
+
+    def _acknowledge(self, job: Job, scheduler: Scheduler, job_id: int) -> None:
+        self.judge.acknowledge(scheduler, job_id, job)
 
     def _cancel(self) -> None:
-        if self.world.now_us >= BUSY_US:
+        if self.world.now_us >= self.busy_us:
             return
         if self.judge.acknowledged and self.world.random.random() < 0.5:
             self.schedulers.now.cancel(self.world.random.choice(sorted(self.judge.acknowledged)))
@@ -194,7 +214,7 @@ class History:
 
     def _link(self) -> None:
         """Now and then the scheduler cannot reach a lab for a while."""
-        if self.world.now_us >= BUSY_US:
+        if self.world.now_us >= self.busy_us:
             return
         if self.world.fault("lab cut"):
             lab, for_us = self.world.random.choice(("west", "east")), self.world.draw_us(S, 15 * S)
@@ -209,7 +229,7 @@ class History:
         if job_id not in asked:
             chance = self.world.random
             how = Exit(status=chance.choice((0, 0, 0, 3)))
-            asked[job_id] = chance.randrange(1, 20 * S), how
+            asked[job_id] = chance.randrange(1, self.script_us), how
         return asked[job_id]
 
     def _moment(self, key: tuple[int, int]) -> str:
@@ -250,9 +270,9 @@ def _memory() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
-def lived(seed: int, only: frozenset[int] | None = None, **how: Any) -> Result:
+def lived(seed: int, only: frozenset[int] | None = None, kind: Callable[..., History] = History, **how: Any) -> Result:
     """One history."""
-    return History(seed, only=only, **how).live()
+    return kind(seed, only=only, **how).live()
 
 
 def shrunk(seed: int, **how: Any) -> tuple[frozenset[int], Result]:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from cosched.model.job import TERMINAL, JobState
+from cosched.model.job import TERMINAL, Job, JobState
 from cosched.wire.messages import Adapted, Asked, Exit, FromAgent, Offered, Prepared, ProgramEnded, Resized, Started
 from faults import ailing, labs, shapes
 from faults.node import CPUS, Node
@@ -48,6 +48,7 @@ class Judge:
         self.asked: dict[int, tuple[int, Exit]] = {}
         self.limits_us: dict[int, int] = {}
         self.acknowledged: dict[int, int] = {}
+        self.follows: dict[int, int] = {}  # which job each follows
         self.ran: Counter[int] = Counter()
         self.aborted: set[int] = set()
         self.attempts: dict[int, int] = {}  # the last that ran, of each job
@@ -67,12 +68,14 @@ class Judge:
 
     # while it is lived
 
-    def acknowledge(self, scheduler: Scheduler, job_id: int, limit_us: int) -> None:
-        """A job was accepted; not by one that was taken over from, whom nobody asks any more."""
+    def acknowledge(self, scheduler: Scheduler, job_id: int, job: Job) -> None:
+        """A job was accepted under this number; not by one that was taken over from, whom nobody asks any more."""
         if scheduler is self.schedulers.now:
             self.world.say(f"job {job_id} is accepted")
             self.acknowledged[job_id] = self.world.now_us
-            self.limits_us[job_id] = limit_us
+            self.limits_us[job_id] = job.estimate_us
+            if job.after is not None:
+                self.follows[job_id] = job.after.job_id
 
     def posted(self, scheduler: Scheduler, event: ev.Event) -> None:
         """The rules of a scheduler have found that something has happened."""
@@ -179,8 +182,12 @@ class Judge:
             raise Violation(f"O8: {node.name} says {type(message).__name__} of {key}, whose script is {runs_on}'s")
 
     def started(self, node: Node, key: Key) -> None:
-        """A script has just been started: P1, P2, P6, D4, O12."""
+        """A script has just been started: E1, P1, P2, P6, D4, O12."""
         job_id, _ = key
+        preceding = self.follows.get(job_id)
+        if preceding is not None and preceding in self.schedulers.now.core.records:
+            raise Violation(f"E1: the script of job {job_id} is started, and job {preceding} has not ended")
+        self.world.fired["followed"] += preceding is not None
         self._scripts[key] = node.name
         self.ran[job_id] += 1
         if self.ran[job_id] > 1 and not self._begins_anew(key):

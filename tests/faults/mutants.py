@@ -18,6 +18,7 @@ from faults.scheduler import Scheduler
 from faults.worker import Worker
 from faults.world import S
 from space_scheduler.clusters import Clusters
+from space_scheduler.eligibility.rule import Rule
 from space_scheduler.machine import blame
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.blame import Found
@@ -343,6 +344,13 @@ class TellsEpochFirst(Scheduler):
                 database.commit()
 
 
+class ForgetsRules(Scheduler):
+    """A scheduler that is started anew asks no rules before the queue."""
+
+    def eligibility(self, config: ClusterConfig) -> Sequence[Rule]:
+        return () if self.starts else super().eligibility(config)
+
+
 class KeepsOldTotals(Scheduler):
     """A start under another multiprogramming level counts with the places of before."""
 
@@ -412,6 +420,7 @@ SCHEDULERS: dict[type[Scheduler], tuple[str, int]] = {
     BelievesWallClock: ("O10", 5),
     TellsEpochFirst: ("", 0),
     KeepsOldTotals: ("O11", 11),
+    ForgetsRules: ("E1", 0),
     Starver: ("P4", 0),
 }
 

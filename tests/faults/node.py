@@ -455,7 +455,8 @@ class Node:
             key, kinds = (found.job_id, found.attempt), (wire.ProgramEnded, wire.Started)
         else:
             here = {(each.job_id, each.attempt) for each in self.core.attempts}
-            key = chance.choice([(job_id, 1) for job_id in range(1, 31) if (job_id, 1) not in here])
+            first = max(1, max(here, default=(0, 0))[0] - 20)
+            key = chance.choice([(job_id, 1) for job_id in range(first, first + 30) if (job_id, 1) not in here])
             kinds = (wire.ProgramEnded, wire.Started, wire.GroupEnded, wire.Prepared, wire.Adapted, wire.Asked)
         message = _says(chance.choice(kinds), key)
         self.say(f"says falsely: {message}")

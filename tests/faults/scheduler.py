@@ -8,7 +8,7 @@ worker has its own (``worker``), and so has what becomes of two schedulers (``sc
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,6 +27,7 @@ from faults import settings
 from faults.disk import Disk
 from faults.worker import Worker
 from faults.world import MS, Connection, S, Sleeper, World
+from space_scheduler.eligibility.rule import Rule
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Start
 from space_scheduler.policy.interface import Policy
@@ -51,7 +52,7 @@ from space_scheduler.service.launch.effects import (
 )
 from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.service_core import ServiceCore
-from space_scheduler.service.launch.sharing import policy_of, rules_of
+from space_scheduler.service.launch.sharing import eligibility_of, policy_of, rules_of
 from space_scheduler.service.link.joining import checked_hello
 
 
@@ -128,7 +129,7 @@ class Scheduler:
         if self.starts and world.fault("contract changed"):
             drawn = settings.drawn(world, self.path.parent, self.config.nodes)
             contract = msgspec.structs.replace(drawn.contract, cpu_ratio=world.random.choice((0.5, 1.0)))
-            self.config = msgspec.structs.replace(drawn, contract=contract)
+            self.config = msgspec.structs.replace(drawn, contract=contract, eligibility=self.config.eligibility)
             world.say(f"scheduler: the contract is {contract}, the policy {drawn.policy}")
         try:
             found = self.open()
@@ -160,12 +161,25 @@ class Scheduler:
         self.disk.is_anew()
         with self.disk.writing():
             return opened(
-                Settings(self.path, policy, config.policy, None, rules_of(config, policy), 40, None, None, 1, sources)
+                Settings(
+                    self.path,
+                    policy,
+                    config.policy,
+                    rules=rules_of(config, policy),
+                    snapshot_every=40,
+                    keep_events=None,
+                    sources=sources,
+                    eligibility=self.eligibility(config),
+                )
             )
 
     def policy(self, config: ClusterConfig) -> Policy:
         """The policy of these settings."""
         return policy_of(config)
+
+    def eligibility(self, config: ClusterConfig) -> Sequence[Rule]:
+        """The rules before the queue of these settings."""
+        return eligibility_of(config)
 
     def _serve(self, found: Opened) -> None:
         config = self.config

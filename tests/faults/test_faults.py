@@ -1,14 +1,16 @@
 """A fixed set of histories is clean and fires every fault; hosts that break a promise are found, and by its name."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import pytest
 from kit.mutants import sleepers_anywhere
 
-from faults import ailing, mutants, node_mutants, shape_mutants, sleep_mutants, stall_mutants
+from faults import ailing, depending, mutants, node_mutants, shape_mutants, sleep_mutants, stall_mutants
+from faults.chain import Chain
 from faults.history import RATES, lived, shrunk
 from faults.node import Node
 from faults.scheduler import Scheduler
@@ -29,7 +31,7 @@ def test_a_fixed_set_of_histories_is_clean_and_every_fault_fires() -> None:
     """The first histories; then more of those in which shapes change, until each fault and change has occurred."""
     fired: Counter[str] = Counter()
     for seed in (*range(FIXED), *range(FIXED + 2, 1000, 4)):
-        missing = [site for site in (*RATES, *CHANGES, *ailing.SEEN) if not fired[site]]
+        missing = [site for site in (*RATES, *CHANGES, *ailing.SEEN, *depending.SEEN) if not fired[site]]
         if seed >= FIXED and not missing:
             return
         result = lived(seed)
@@ -84,6 +86,29 @@ def found(promise: str, first: int = 0, **how: Any) -> None:
                 return
             others[violation[:60]] += 1
     pytest.fail(f"not found in {WITHIN} histories; others: {dict(others)}")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_chain_of_dependent_jobs_runs_once_and_in_order_without_faults(seed: int) -> None:
+    length = 15
+    result = lived(seed, kind=partial(Chain, length=length), rates={})
+    assert not result.violation
+    assert set(result.states) <= {"completed", "failed"}
+    assert (result.states.total(), result.fired["followed"]) == (length, length - 1)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "length"),
+    [
+        pytest.param(range(3), 15, id="some"),
+        pytest.param(range(12), 1000, id="all", marks=pytest.mark.long),
+    ],
+)
+def test_chain_of_dependent_jobs_keeps_its_order_under_faults(seeds: Sequence[int], length: int) -> None:
+    for seed in seeds:
+        result = lived(seed, kind=partial(Chain, length=length))
+        assert not result.violation, f"./run faults --chain {length} --seed {seed}: {result.violation}"
+        assert result.states.total() >= length
 
 
 def test_a_history_is_shrunk_to_what_breaks_the_promise() -> None:

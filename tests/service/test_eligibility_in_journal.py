@@ -1,11 +1,14 @@
 """Rules before the queue in the service: journalled, recovered without asking them, told in both books."""
 
 import random
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from kit.journals import SCRIPT, Driven, copied, never_asked, recovered, state_bytes
+from kit.waiting import BOUND_S
 
 from cosched.model.job import After, Job, JobState
 from cosched.model.time import US_PER_S
@@ -14,7 +17,9 @@ from space_scheduler.eligibility.rule import Moment, Wait
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Start
 from space_scheduler.reasons import Reason, Why
+from space_scheduler.replay import replay
 from space_scheduler.service.core.journalled import JournalledCore
+from space_scheduler.service.journal.journal import Journal
 
 
 class ByChance:
@@ -99,3 +104,30 @@ def test_dependent_job_starts_after_a_crash_at_every_commit(tmp_path: Path) -> N
         (JobState.WAITING, Why.THINK_TIME),
         (JobState.QUEUED, Why.ELIGIBLE),
     ]
+
+
+@pytest.mark.parametrize(
+    ("length", "kills"),
+    [pytest.param(12, 6, id="some"), pytest.param(1000, 200, id="all", marks=pytest.mark.long)],
+)
+def test_chain_in_a_host_killed_at_random_moments_runs_once_in_order(tmp_path: Path, length: int, kills: int) -> None:
+    """SIGKILL, again and again, on the same journal: real processes, real writes."""
+    path, script = tmp_path / "journal.db", Path(__file__).with_name("killed_chain.py")
+    command = [sys.executable, script, path, str(length), str(kills), "1"]
+    lived = subprocess.run(command, capture_output=True, text=True, check=False, timeout=max(BOUND_S, 3 * kills))
+    assert (lived.returncode, lived.stdout) == (0, f"{kills}\n"), lived.stderr
+    assert path.with_name("ran").read_text().split() == [str(job_id) for job_id in range(1, length + 1)]
+    journal = Journal(path)
+    stories = [journal.job(job_id) for job_id in range(1, length + 1)]
+    assert (journal.next_job_id, journal.alive()) == (length + 1, {})
+    journal.close()
+    ended_seq = 0
+    for story in stories:
+        assert story is not None
+        assert [each.state for each in story.history if each.state not in (JobState.WAITING, JobState.QUEUED)] == [
+            *(JobState.STARTING, JobState.RUNNING, JobState.COMPLETED)
+        ]
+        *_, started, _, ended = story.history
+        assert ended_seq < started.seq, "it started before the one that it follows had ended"
+        ended_seq = ended.seq
+    assert replay(path).difference is None

@@ -61,14 +61,19 @@ def _is_noexec(path: str) -> bool:
     return bool(os.statvfs(path).f_flag & os.ST_NOEXEC)
 
 
+def drop(name: str, dir_fd: int | None = None) -> None:
+    """Remove a file, if it is there. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=dir_fd)
+
+
 def replace(name: str, text: str, dir_fd: int, *, durable: bool) -> None:
     """Write a whole file under that name in a directory of ours, or none; ``durable``: it survives a power cut.
 
     A process that is killed meanwhile leaves ``.NAME.PID``.
     """
     fresh = f".{name}.{os.getpid()}"
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(fresh, dir_fd=dir_fd)
+    drop(fresh, dir_fd)
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=dir_fd)
     try:
         data = text.encode()

@@ -19,7 +19,7 @@ def adopted(records: Records, cgroups: Cgroups, boot_id: str) -> list[Group]:
     """The attempts that are on record or have a group. ``pidfd`` of a running command is its supervisor's."""
     found = {}
     for job, attempt in records.groups():
-        record = records.group(job, attempt) or {}
+        record = records.read("group", job, attempt) or {}
         try:
             group = Group.of_record(record)
         except (KeyError, TypeError, ValueError):
@@ -43,7 +43,7 @@ def adopted(records: Records, cgroups: Cgroups, boot_id: str) -> list[Group]:
 
 def _command(group: Group, n: int, records: Records, cgroups: Cgroups, boot_id: str) -> Command:
     command = Command(n)
-    run: Record = records.run(*group.key, n) or {}
+    run: Record = records.read("run", *group.key, n) or {}
     supervisor, started = run.get("supervisor"), run.get("supervisor_start")
     if run.get("boot_id") == boot_id and type(supervisor) is int and type(started) is int:
         command.pid = run.get("pid", 0)
@@ -51,7 +51,7 @@ def _command(group: Group, n: int, records: Records, cgroups: Cgroups, boot_id: 
         if command.pidfd is not None:
             cgroups.watch_over(group.name, group.mark, supervisor, group.memory_bytes)
     # After looking whether it lives: a supervisor writes its record before it ends.
-    exit_record = records.exit(*group.key, n)
+    exit_record = records.read("exit", *group.key, n)
     if exit_record is not None or command.pidfd is None:
         command.state, command.exit = "ended", exit_record or UNKNOWN
     else:

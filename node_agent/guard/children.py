@@ -1,111 +1,95 @@
-"""Children of the guard that report on a pipe: whatever may hang (names, file systems) happens in one of them."""
+"""Children of the guard that report on a pipe: whatever may hang (names, file systems) happens in one of them.
+
+The loop forks them (``Loop.fork``) and hears what they report.
+"""
 
 import contextlib
 import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from cosched.linux import process
-from node_agent.guard.loop import Loop
 from node_agent.guard.requests import Refusal
-from node_agent.guard.supervisor import close_all_but
 
-_READ_BYTES: Final = 16 << 10
-_LINE_BYTES: Final = 64 << 10
+_LAST_FD: Final = 1 << 20
 
-OnReport = Callable[[dict[str, Any]], None]
-OnGone = Callable[[], None]
+Result = dict[str, Any] | Refusal
 
 
-class Children:
-    """Forks them, listens to them, and reaps them and whatever orphans come to the guard."""
+class Child:
+    """A process that does ``work(pipe)`` with the descriptors of ``keep`` and no others of the guard's.
 
-    def __init__(self, loop: Loop, keep: int) -> None:
-        """``keep`` is the descriptor that errands need."""
-        self._loop = loop
-        self._keep = keep
-        loop.on_child_ended = self._reap
+    ``heard`` gets what each line of JSON says that it writes, ``gone`` comes once, when no process holds the pipe any
+    more. ``pid`` is 0 before it is forked.
+    """
 
-    def fork(self, work: Callable[[int], None], on_report: OnReport, on_gone: OnGone) -> int:
-        """Run ``work(pipe)`` in a child, and return its pid.
+    def __init__(
+        self,
+        work: Callable[[int], None],
+        heard: Callable[[Result], None],
+        gone: Callable[[], None],
+        keep: Iterable[int],
+    ) -> None:
+        self.work, self.heard, self.gone, self.keep = work, heard, gone, keep
+        self.pid = 0
 
-        ``on_report`` gets each line of JSON it writes, ``on_gone`` comes once, when nobody holds the pipe any more.
-        Raises :class:`Refusal` when the machine has no room for another process.
-        """
-        read = write = -1
+
+class Errand(Child):
+    """A child that does ``do()`` and ends; ``done`` gets its result, once: what comes after a timeout is dropped.
+
+    An exception is a refusal, and so is a child that ends without a result; ``ended`` comes when it is gone. The child
+    dies with the guard: a successor finds what was done by then, and nothing is added to it.
+    """
+
+    def __init__(
+        self,
+        do: Callable[[], dict[str, Any]],
+        done: Callable[[Result], None],
+        ended: Callable[[], object] = lambda: None,
+        keep: Iterable[int] = (),
+    ) -> None:
+        super().__init__(self._report, self.settle, self._gone, keep)
+        self._do, self._done, self._ended = do, done, ended
+        self._guard = os.getpid()
+        self.settled = False
+
+    def settle(self, result: Result) -> None:
+        """Have ``done`` take a result, unless it has one."""
+        if not self.settled:
+            self.settled = True
+            self._done(result)
+
+    def give_up(self, code: str, why: str) -> None:
+        """Kill the child, as far as that is possible, and have ``done`` take a refusal, unless it has a result."""
+        if not self.settled:
+            if self.pid:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pid, signal.SIGKILL)
+            self.settle(Refusal(code, why))
+
+    def _gone(self) -> None:
+        self.settle(Refusal("failed", "a child of the guard died"))
+        self._ended()
+
+    def _report(self, pipe: int) -> None:
+        """In the child: do it, and say what came of it."""
+        process.die_with_parent(self._guard)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
         try:
-            read, write = os.pipe()
-            pid = os.fork()
-        except OSError as error:
-            for fd in {read, write} - {-1}:
-                os.close(fd)
-            raise Refusal("failed", f"no further process: {error.strerror}") from None
-        if pid == 0:
-            try:
-                signal.set_wakeup_fd(-1)
-                work(write)
-            finally:
-                os._exit(0)
-        os.close(write)
-        os.set_blocking(read, False)
-        kept = bytearray()
-        self._loop.watch(read, lambda: self._heard(read, kept, on_report, on_gone))
-        return pid
+            result = self._do()
+        except Exception as error:
+            result = (error if isinstance(error, Refusal) else Refusal("failed", str(error))).fields
+        with contextlib.suppress(OSError):
+            os.write(pipe, json.dumps(result).encode() + b"\n")
 
-    def errand(
-        self, work: Callable[[], dict[str, Any]], on_done: OnReport, on_result: OnReport = lambda _: None
-    ) -> int:
-        """Run ``work()`` in a child that has but one of the guard's descriptors; ``on_done`` gets its result, once.
 
-        That is when the child is gone; ``on_result`` gets the result before, when it is there.
-        An exception is told as {error, message}, and so is a child that ends without a result. The child dies with the
-        guard: a successor finds what was done by then, and nothing is added to it.
-        """
-        answers: list[dict[str, Any]] = []
-        guard = os.getpid()
-
-        def told(write: int) -> None:
-            process.die_with_parent(guard)
-            close_all_but([write, self._keep])
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, signal.SIG_DFL)
-            try:
-                result = work()
-            except Exception as error:
-                code = getattr(error, "code", "failed")
-                result = {"error": code if isinstance(code, str) else "failed", "message": str(error)}
-            with contextlib.suppress(OSError):
-                os.write(write, json.dumps(result).encode() + b"\n")
-
-        def gone() -> None:
-            on_done(answers[0] if answers else {"error": "failed", "message": "a child of the guard died"})
-
-        def heard(result: dict[str, Any]) -> None:
-            answers.append(result)
-            on_result(result)
-
-        return self.fork(told, heard, gone)
-
-    def _heard(self, fd: int, kept: bytearray, on_report: OnReport, on_gone: OnGone) -> None:
-        try:
-            data = os.read(fd, _READ_BYTES)
-        except BlockingIOError:
-            return
-        kept += data
-        while (end := kept.find(b"\n")) >= 0:
-            line = bytes(kept[:end])
-            del kept[: end + 1]
-            with contextlib.suppress(ValueError):
-                on_report(json.loads(line))
-        if not data or len(kept) > _LINE_BYTES:
-            self._loop.unwatch(fd)
-            os.close(fd)
-            on_gone()
-
-    @staticmethod
-    def _reap() -> None:
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+def close_all_but(keep: Iterable[int]) -> None:
+    """Close every descriptor from 3 on but these."""
+    start = 3
+    for fd in sorted({fd for fd in keep if fd >= start}):
+        os.closerange(start, fd)
+        start = fd + 1
+    os.closerange(start, _LAST_FD)

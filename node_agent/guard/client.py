@@ -7,7 +7,7 @@ In an event loop, watch :meth:`GuardClient.fileno` for reading, and call :meth:`
     number = client.send(requests.Relax(until_us, epoch=7))   # the answer has "re": number
 
 A request is one of :mod:`node_agent.guard.requests`. A message with ``re`` is the answer to that request, one with
-``event`` comes unasked (``node_agent.guard.protocol``).
+``event`` comes unasked (``node_agent.guard.requests``).
 """
 
 import json
@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any
 
 from node_agent.guard import requests
-from node_agent.guard.protocol import MAX_PACKET_BYTES
+from node_agent.guard.requests import MAX_PACKET_BYTES
 
 #: For how long a packet may wait for room on its way to the guard, and by default an answer on its way back.
 PATIENCE_S = 10.0

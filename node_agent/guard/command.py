@@ -9,11 +9,12 @@ import errno
 import os
 import resource
 import stat
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 from cosched.linux import files, namespaces, process, users
 from cosched.linux.cgroups import Cgroups
+from node_agent.guard.requests import Refusal, Spawn
 
 #: Whom the kernel ends first where memory runs out: jobs that said nothing of theirs, the others, the owner's programs.
 _OOM_UNBOUNDED, _OOM_BOUNDED = "1000", "500"
@@ -39,45 +40,26 @@ class Place(NamedTuple):
     umask: int
 
 
-class Command(NamedTuple):
-    """One command of a job; ``stdio`` are descriptors, ``output`` and ``error`` paths in place of the last two."""
-
-    argv: tuple[str, ...]
-    env: dict[str, str]
-    cwd: str
-    stdio: tuple[int, int, int]
-    output: str | None
-    error: str | None
-
-
-class StepFailed(Exception):
-    """A step did not succeed; ``code`` as in ``cosched.wire.messages.Refused``."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
 def settle(place: Place, directory: str) -> None:
-    """See the job's mounts, become its user, be in a directory. Raises :class:`StepFailed`; there is no way back."""
+    """See the job's mounts, become its user, be in a directory. Raises :class:`Refusal`; there is no way back."""
     try:
         if place.private_tmp:
             namespaces.enter_ipc(f"{place.directory}/ipc")
     except OSError as error:
-        raise StepFailed("failed", f"the job's IPC namespace: {_story(error)}") from None
+        raise Refusal("failed", f"the job's IPC namespace: {_story(error)}") from None
     try:
         if place.private_tmp:
             namespaces.private_mounts()
             covers = {"/tmp": f"{place.directory}/tmp", "/dev/shm": f"{place.directory}/shm"}
             namespaces.cover(covers, place.keep)
     except OSError as error:
-        raise StepFailed("failed", f"private /tmp and /dev/shm: {_story(error)}") from None
+        raise Refusal("failed", f"private /tmp and /dev/shm: {_story(error)}") from None
     try:
         process.no_new_privileges()
         if place.switch:
             users.become(place.user)
     except OSError as error:
-        raise StepFailed("user", f"becoming {place.user.name}: {_story(error)}") from None
+        raise Refusal("user", f"becoming {place.user.name}: {_story(error)}") from None
     process.set_name("cosched-command")
     try:
         os.chdir(directory)
@@ -85,21 +67,21 @@ def settle(place: Place, directory: str) -> None:
         hint = ""
         if error.errno == errno.ENOENT and place.private_tmp and namespaces.is_below(directory, "/tmp"):
             hint = " (a job's /tmp is its own)"
-        raise StepFailed(
-            "directory", f"{directory}: {error.strerror}, as {place.user.name} on this node{hint}"
-        ) from None
+        raise Refusal("directory", f"{directory}: {error.strerror}, as {place.user.name} on this node{hint}") from None
 
 
 def become(
-    command: Command,
+    asked: Spawn,
+    stdio: Sequence[int],
     place: Place,
     cgroups: Cgroups,
     name: str,
     cpus: Collection[int],
     wanted: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Turn the calling process into the command. Returns never; raises :class:`StepFailed`.
+    """Turn the calling process into the command. Returns never; raises :class:`Refusal`.
 
+    ``stdio``: descriptors; paths of the request take the place of the last two.
     ``cpus``: those that it is to begin with; none: as it comes. ``wanted``: whether the job is not being ended; asked
     in its group: whatever ends it later finds the process there.
     """
@@ -108,26 +90,26 @@ def become(
         if cpus:
             os.sched_setaffinity(0, cpus)
     except OSError as error:
-        raise StepFailed("failed", f"entering the job's cgroup: {_story(error)}") from None
+        raise Refusal("failed", f"entering the job's cgroup: {_story(error)}") from None
     if not wanted():
-        raise StepFailed("unrun", "the job was ended before the command began")
+        raise Refusal("unrun", "the job was ended before the command began")
     os.setsid()
     process.reset_signals()
     os.umask(place.umask)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     files.write("/proc/self/oom_score_adj", _OOM_BOUNDED if place.bounded else _OOM_UNBOUNDED)
-    settle(place, command.cwd)
-    fds = list(command.stdio)
-    for at, path in ((1, command.output), (2, command.error)):
+    settle(place, asked.cwd)
+    fds = list(stdio)
+    for at, path in ((1, asked.output), (2, asked.error)):
         if path is not None:
             fds[at] = _opened(path, place.user.name)
     for at, fd in enumerate(fds):
         os.dup2(fd, at)
-    env = environment(command.env, place)
+    env = environment(asked.env, place)
     try:
-        _exec(command.argv, env)
+        _exec(asked.argv, env)
     except OSError as error:
-        raise StepFailed("failed", f"{command.argv[0]}: {_not_executed(error)}") from None
+        raise Refusal("failed", f"{asked.argv[0]}: {_not_executed(error)}") from None
 
 
 def _not_executed(error: OSError) -> str:
@@ -161,12 +143,12 @@ def _opened(path: str, user: str) -> int:
         fd = os.open(path, flags, 0o666)
     except OSError as error:
         if error.errno == errno.ENXIO:  # a pipe that nobody reads, a socket
-            raise StepFailed("failed", f"{path}: neither a file nor a device such as /dev/null") from None
-        raise StepFailed("failed", f"{path}: {error.strerror}, as {user} on this node") from None
+            raise Refusal("failed", f"{path}: neither a file nor a device such as /dev/null") from None
+        raise Refusal("failed", f"{path}: {error.strerror}, as {user} on this node") from None
     mode = os.fstat(fd).st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISCHR(mode):
         os.close(fd)
-        raise StepFailed("failed", f"{path}: neither a file nor a device such as /dev/null")
+        raise Refusal("failed", f"{path}: neither a file nor a device such as /dev/null")
     os.set_blocking(fd, True)
     return fd
 

@@ -20,7 +20,9 @@ class Complaints:
     def __call__(self, what: str, error: BaseException) -> None:
         """Tell of an exception and where it came from, unless the same was told within the last minute."""
         with contextlib.suppress(Exception):  # telling of a failure must never be one
-            cause = _cause(error)
+            *_, (frame, line) = [(None, 0), *traceback.walk_tb(error.__traceback__)]
+            # the exception's kind, and the line that raised it
+            cause = type(error).__name__, frame.f_code.co_filename if frame else "", line
             now_s = time.monotonic()
             told_s, kept_back = self._told.get(cause, (None, 0))
             if told_s is not None and now_s - told_s < _EVERY_S:
@@ -34,12 +36,3 @@ class Complaints:
             story = "".join(traceback.format_exception(error, limit=-8))
             sys.stderr.write(f"guard: {what} failed{more}: {story}")
             sys.stderr.flush()
-
-
-def _cause(error: BaseException) -> tuple[str, str, int]:
-    """The exception's kind, and the line that raised it."""
-    at = error.__traceback__
-    while at is not None and at.tb_next is not None:
-        at = at.tb_next
-    kind = type(error).__name__
-    return (kind, "", 0) if at is None else (kind, at.tb_frame.f_code.co_filename, at.tb_lineno)

@@ -21,6 +21,7 @@ from cosched.linux.descriptors import short_of_descriptors
 from cosched.linux.peers import peer_credentials
 from node_agent.guard.budget import Budget
 from node_agent.guard.loop import Loop
+from node_agent.guard.sockets import listening
 
 SOCKET_NAME: Final = "desk.sock"
 DIRECTORY_NAME: Final = "desk"
@@ -87,7 +88,7 @@ class DeskDoors:
         self._guests: dict[socket.socket, _Guest] = {}  # in the order in which they came
         self._own: dict[int, _Door] = {}
         self._path = os.path.join(run, SOCKET_NAME)
-        self._public = _Door(_listening(self._path, 0o111), SOCKET_NAME, MOST_US, Places(_OF_STRANGERS))
+        self._public = _Door(listening(self._path, 0o111, _BACKLOG), SOCKET_NAME, MOST_US, Places(_OF_STRANGERS))
         self._deciders: _Places = Places(_OF_DECIDERS, replaces=True)  # at everybody's socket
         self._directory = _emptied(os.path.join(run, DIRECTORY_NAME))
         self._serve(self._public)
@@ -105,12 +106,20 @@ class DeskDoors:
         """Have doors for these users and no others. (Who runs a guard without rights makes his own alone.)"""
         uids = uids if os.geteuid() == 0 else uids & {os.geteuid()}
         for uid in self._own.keys() - uids:
-            self._shut(self._own.pop(uid))
+            door = self._own.pop(uid)
+            self._loop.unwatch(door.socket.fileno())
+            door.socket.close()
+            with contextlib.suppress(OSError):
+                os.unlink(door.name, dir_fd=self._directory)
         if self._directory is None:
             return
         for uid in uids - self._own.keys():
+            name = f"{uid}.sock"
             with contextlib.suppress(OSError):  # everybody's is left
-                self._own[uid] = self._opened(uid, self._directory)
+                # in a directory where the guard alone may write
+                made = listening(f"/proc/self/fd/{self._directory}/{name}", 0o177, _BACKLOG)
+                os.chown(name, uid, -1, dir_fd=self._directory, follow_symlinks=False)
+                self._own[uid] = _Door(made, name, MOST_OF_ONE_US, Places(_OF_DECIDERS, replaces=True))
                 self._serve(self._own[uid])
 
     def close(self) -> None:
@@ -126,19 +135,6 @@ class DeskDoors:
             os.close(self._directory)
             with contextlib.suppress(OSError):
                 os.rmdir(os.path.join(self._run, DIRECTORY_NAME))
-
-    def _opened(self, uid: int, directory: int) -> _Door:
-        """A user's own door, in a directory where the guard alone may write. Raises OSError."""
-        name = f"{uid}.sock"
-        listening = _listening(f"/proc/self/fd/{directory}/{name}", 0o177)
-        os.chown(name, uid, -1, dir_fd=directory, follow_symlinks=False)
-        return _Door(listening, name, MOST_OF_ONE_US, Places(_OF_DECIDERS, replaces=True))
-
-    def _shut(self, door: _Door) -> None:
-        self._loop.unwatch(door.socket.fileno())
-        door.socket.close()
-        with contextlib.suppress(OSError):
-            os.unlink(door.name, dir_fd=self._directory)
 
     def _serve(self, door: _Door) -> None:
         self._loop.watch(door.socket.fileno(), lambda: self._knocked(door), budget=door.budget)
@@ -217,21 +213,3 @@ def _emptied(path: str) -> int | None:
         with contextlib.suppress(OSError):
             os.unlink(name, dir_fd=directory)
     return directory
-
-
-def _listening(path: str, mask: int) -> socket.socket:
-    """A socket in place of a predecessor's. Raises OSError."""
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-    try:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        before = os.umask(mask)
-        try:
-            listening.bind(path)
-        finally:
-            os.umask(before)
-        listening.listen(_BACKLOG)
-    except OSError:
-        listening.close()
-        raise
-    return listening

@@ -23,7 +23,7 @@ from cosched.linux import process
 from cosched.linux.sessions import local_users
 from cosched.linux.users import local_name
 from node_agent.guard.desk_doors import DeskDoors, Peer
-from node_agent.guard.desk_requests import Ask, Ban, asked
+from node_agent.guard.desk_requests import Ask, asked
 from node_agent.guard.desk_view import availability, public_status
 from node_agent.guard.loop import Loop
 from node_agent.guard.owners_word import OwnersWord
@@ -84,9 +84,9 @@ class Desk:
         self._look_us = 0
         self._inhibited_until_us = 0  # until then a program on the screen keeps the desktop from being idle
         self._names = _by_number(users)  # once: where names are on a network, each look may take its time
-        to.share(word.cpu_ratio)
-        to.probe(word.probe)
-        held_us = records.held_since_us(self._boot_id)
+        to.share(word.said.cpu_ratio)
+        to.probe(word.said.probe)
+        held_us = self._held_on_record()
         self._held_us = pause.since_us if held_us is None else held_us  # since when jobs are stopped; None: they run
         if self._held_us is not None:
             to.hold(True, self._held_us)
@@ -101,7 +101,7 @@ class Desk:
 
     def banned(self, user: str) -> str:
         """Why that user's jobs are not taken here; empty where they are."""
-        return "its owner does not take this user's jobs" if user in self._word.bans else ""
+        return "its owner does not take this user's jobs" if user in self._word.said.bans else ""
 
     def due_us(self) -> int:
         """When :meth:`tick` is wanted."""
@@ -136,7 +136,7 @@ class Desk:
 
         Of the coming days alone: one that sleeps for longer is left alone.
         """
-        if not self._word.wake:
+        if not self._word.said.wake:
             return None
         if self._pause.why and self._pause.until_us is None:
             return []
@@ -165,29 +165,23 @@ class Desk:
         return max((each for each in moments if each is not None), default=None)
 
     def _heard(self, packet: bytes, peer: Peer) -> bytes:
-        return json.dumps(self._answered(packet, peer)).encode()
-
-    def _answered(self, packet: bytes, peer: Peer) -> dict[str, Any]:
         try:
-            return {"ok": True, **self._obeyed(asked(packet), peer)}
+            answer: dict[str, Any] = {"ok": True, **self._obeyed(asked(packet), peer)}
         except Refusal as refusal:
-            return {"error": refusal.code, "message": str(refusal)}
+            answer = refusal.fields
         except OSError as error:
-            return {"error": "failed", "message": f"{error.filename or 'the system'}: {error.strerror or error}"}
+            answer = {"error": "failed", "message": f"{error.filename or 'the system'}: {error.strerror or error}"}
+        return json.dumps(answer).encode()
 
     def _obeyed(self, ask: Ask, peer: Peer) -> dict[str, Any]:
         if ask.do == "inhibited":
             self._inhibited(ask, peer)
             return {}
-        ended: list[int] | None = None
+        told: dict[str, Any] = {}
         if ask.do != "status":
             self._must_decide(peer, decides=self._decides(peer))
-            if ask.do == "end":
-                ended = self._to.end(ask.job)
-            else:
-                self._obey(ask, peer.uid)
+            told = self._obey(ask, peer.uid)
             self._decided()
-        told = {} if ended is None else {"ended": ended}
         word = self._word.status_fields()
         status = {**self._to.limits(), **self._paused(), "word": word, "jobs": self._to.jobs(), **told}
         status["availability"] = availability(status)
@@ -203,53 +197,63 @@ class Desk:
         if fresh:
             self._to.changed()
 
-    def _obey(self, ask: Ask, by: int) -> None:
-        if ask.do == "pause":
-            self._pause.begin(self._user(by), ask.seconds)
-        elif ask.do == "resume":
-            if self._pause.why:
+    def _obey(self, ask: Ask, by: int) -> dict[str, Any]:
+        """Do what was decided. What the status says beside the usual."""
+        match ask.do:
+            case "end":
+                return {"ended": self._to.end(ask.job)}
+            case "pause":
+                self._pause.begin(self._user(by), ask.seconds)
+            case "resume" if self._pause.why:
                 self._pause.end()
-        elif isinstance(ask.ban, Ban):
-            if ask.ban.banned:
-                self._word.ban(ask.ban.user, self._user(by), ask.seconds)
-            else:
-                self._word.allow(ask.ban.user)
-        elif ask.do == "hours":
-            self._word.set_hours(ask.windows)
-        elif ask.do == "wake":
-            self._word.allow_wake(ask.on)
-        elif ask.do == "probe":
-            self._word.allow_probe(ask.on)
-            if not self._to.probe(ask.on) and ask.on:
-                raise Refusal("user", "node.toml allows no probe here (monitoring.wakeups, parallel)")
-        else:
-            self._word.share(ask.ratio)
-            self._to.share(ask.ratio)
+            case "ban":
+                self._word.ban(ask.user, self._user(by), ask.seconds)
+            case "allow":
+                self._word.allow(ask.user)
+            case "hours":
+                self._word.keep(hours=ask.windows)
+            case "wake":
+                self._word.keep(wake=ask.on)
+            case "probe":
+                self._word.keep(probe=ask.on)
+                if not self._to.probe(ask.on) and ask.on:
+                    raise Refusal("user", "node.toml allows no probe here (monitoring.wakeups, parallel)")
+            case "share":
+                self._word.keep(cpu_ratio=ask.cpu_ratio)
+                self._to.share(ask.cpu_ratio)
+        return {}
 
     def _decided(self) -> None:
         self._follow()
         self._to.changed()
 
     def _follow(self) -> None:
-        """Have jobs stand still or go on, as pause and hours have it."""
-        held = bool(self.why)
-        if held == (self._held_us is not None):
-            if held and self._held_us is not None:
-                self._keep_held(self._held_us)
-            return
-        since_us = self._held_us or self._pause.since_us or process.boottime_us()
-        self._held_us = since_us if held else None
-        if held:
-            self._keep_held(since_us)
-        self._to.hold(held, since_us)
-        if not held:
+        """Have jobs stand still or go on, as pause and hours have it: on record before, and until they go on again."""
+        before_us = self._held_us
+        if self.why:
+            self._held_us = before_us or self._pause.since_us or process.boottime_us()
+            self._keep_held(self._held_us)
+            if before_us is None:
+                self._to.hold(True, self._held_us)
+        elif before_us is not None:
+            self._held_us = None
+            self._to.hold(False, before_us)
             self._keep_held(None)
 
+    def _held_on_record(self) -> int | None:
+        """Since when (us since this boot) all jobs are stopped; None: they are not, or that was in another boot."""
+        found = self._records.read("held") or {}
+        since_us = found.get("since_us")
+        return since_us if found.get("boot_id") == self._boot_id and type(since_us) is int else None
+
     def _keep_held(self, since_us: int | None) -> None:
-        """On record before jobs stand still, and until they go on again."""
-        if since_us != self._records.held_since_us(self._boot_id):
-            with contextlib.suppress(OSError):  # a full disk: a successor counts from its own start
-                self._records.write_held(since_us, self._boot_id)
+        if since_us == self._held_on_record():
+            return
+        with contextlib.suppress(OSError):  # a full disk: a successor counts from its own start
+            if since_us is None:
+                self._records.drop("held")
+            else:
+                self._records.write({"since_us": since_us, "boot_id": self._boot_id}, "held")
 
     def _user(self, uid: int) -> str:
         """Whose word it is."""

@@ -10,7 +10,7 @@ may make it wrong. What that can bring it is the half second.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from cosched.linux import process
 from cosched.linux.cgroups import ENDINGS_CPUS, Cgroups
@@ -28,13 +28,6 @@ _REMOTE_SHELL: Final = "cosched-rsh"
 Process = tuple[int, int]  # pid, and when it started
 
 
-class Left(NamedTuple):
-    """The processes of a job that are there, by their place in the tree."""
-
-    ranks: frozenset[Process]
-    others: frozenset[Process]
-
-
 class _Watched:
     """What has been seen of a job: who had a child, whether there were ranks; since it is eased, from which usage."""
 
@@ -45,18 +38,20 @@ class _Watched:
         self.from_us: int | None = None
         self.left_us = BUDGET_US
 
-    def look(self, pids: list[int], mains: set[int]) -> Left:
-        """Who is there now; ``mains`` are the commands that the guard has started."""
+    def look(self, pids: list[int], mains: set[int]) -> tuple[int, int]:
+        """How many ranks are there now, and how many other processes; ``mains`` are the commands that the guard has
+        started.
+        """
         found = {pid: stat for pid in pids if (stat := process.stat_of(pid)) is not None and stat.state not in "ZX"}
         there = {(pid, stat.start_ticks) for pid, stat in found.items()}
         self.had_child &= there
         parents = {stat.parent for stat in found.values()}
         self.had_child |= {each for each in there if each[0] in parents}
-        ranks = set()
-        for each in there - self.had_child:
-            if (each[0] in mains or found[each[0]].parent in found) and found[each[0]].command != _REMOTE_SHELL:
-                ranks.add(each)
-        return Left(frozenset(ranks), frozenset(there - ranks))
+        leaves = {pid: found[pid] for pid, _ in there - self.had_child}
+        ranks = sum(
+            stat.command != _REMOTE_SHELL and (pid in mains or stat.parent in found) for pid, stat in leaves.items()
+        )
+        return ranks, len(there) - ranks
 
 
 class Easing:
@@ -119,17 +114,17 @@ class Easing:
         pids = self._cgroups.procs(group.name)
         if len(pids) > _MOST:
             return
-        left = watched.look(pids, {command.pid for command in group.alive})
+        ranks, others = watched.look(pids, {command.pid for command in group.alive})
         if watched.from_us is not None:
             used_us = self._used_us(group)
-            if left.ranks or used_us - watched.from_us >= watched.left_us:
+            if ranks or used_us - watched.from_us >= watched.left_us:
                 watched.left_us -= used_us - watched.from_us
                 watched.from_us = None
                 self._restrain(group)
-        elif watched.had_ranks and not left.ranks and left.others:
+        elif watched.had_ranks and not ranks and others:
             self._ease(group, watched)
-        watched.ranks = len(left.ranks)
-        watched.had_ranks |= watched.ranks > 0
+        watched.ranks = ranks
+        watched.had_ranks |= ranks > 0
 
     def _ease(self, group: Group, watched: _Watched) -> None:
         watched.from_us = self._used_us(group)

@@ -48,18 +48,17 @@ class Endings:
 
     def due_us(self) -> int | None:
         """When :meth:`tick` is wanted next; None: not before something happens."""
-        moments = []
-        for group in self._groups.values():
-            if group.deadline_us is not None and self._limited(group):
-                moments.append(group.deadline_us)
-            later = group.kill_at_us, group.poll_at_us, group.save_at_us
-            moments += [moment for moment in later if moment is not None]
-        return min(moments, default=None)
+        moments = (
+            moment
+            for group in self._groups.values()
+            for moment in (self._limit_us(group), group.kill_at_us, group.poll_at_us, group.save_at_us)
+        )
+        return min((moment for moment in moments if moment is not None), default=None)
 
     def tick(self, now_us: int) -> None:
         """Do what is due."""
         for group in list(self._groups.values()):
-            if group.deadline_us is not None and self._limited(group) and now_us >= group.deadline_us:
+            if (limit_us := self._limit_us(group)) is not None and now_us >= limit_us:
                 self.begin(group, "limit", group.request.grace_us)
             if group.kill_at_us is not None and now_us >= group.kill_at_us:
                 group.kill_at_us = None
@@ -69,8 +68,10 @@ class Endings:
             if group.save_at_us is not None and now_us >= group.save_at_us:
                 self.save(group)
 
-    def _limited(self, group: Group) -> bool:
-        return not (group.ending or group.told_empty or self.paused or group.stopped_us is not None)
+    def _limit_us(self, group: Group) -> int | None:
+        """When its time is over; None: that does not count now."""
+        stays = group.ending or group.told_empty or self.paused or group.stopped_us is not None
+        return None if stays else group.deadline_us
 
     def begin(self, group: Group, cause: str, grace_us: int) -> None:
         """SIGTERM now, what is left is killed after the grace. Why is on record before anybody can die of it."""
@@ -164,7 +165,7 @@ class Endings:
         if group.user is None:
             return  # not prepared: nothing that a successor could go on with
         try:
-            self._records.write_group(*group.key, group.record(self._boot_id))
+            self._records.write(group.record(self._boot_id), "group", *group.key)
             group.save_at_us = None
         except OSError:  # a full disk: the guard goes on; until it is written a successor would know less
             group.save_at_us = process.boottime_us() + _SAVE_AGAIN_US

@@ -17,6 +17,10 @@ _PROCESSES_PER_TASK: Final = 128
 #: Ended commands shown and kept; a script may call mpirun a thousand times.
 ENDED_KEPT: Final = 12
 UNKNOWN: Final[Record] = {"status": None, "signal": None, "cause": "unknown"}
+#: What a record has of a group beside the request, its user and its mark; one of an earlier version has not all.
+_KEPT: Final = (
+    "deadline_us", "ending", "kill_at_us", "eased", "processors", "stopped_us", "since_us", "asleep", "resize_order",
+)  # fmt: skip
 
 
 class Command:
@@ -142,36 +146,17 @@ class Group:
 
     def record(self, boot_id: str) -> Record:
         """For ``state/records``: all that a successor of this guard must know."""
-        return {
-            "boot_id": boot_id,
-            "request": self.request._asdict(),
-            "user": list(self.user) if self.user else None,
-            "mark": self.mark,
-            "deadline_us": self.deadline_us,
-            "ending": self.ending,
-            "kill_at_us": self.kill_at_us,
-            "eased": self.eased,
-            "processors": list(self.processors),
-            "stopped_us": self.stopped_us,
-            "since_us": self.since_us,
-            "asleep": self.asleep,
-            "resize_order": self.resize_order,
-        }
+        kept = {name: getattr(self, name) for name in _KEPT}
+        return {"boot_id": boot_id, "request": self.request._asdict(), "user": self.user, "mark": self.mark, **kept}
 
     @classmethod
     def of_record(cls, record: Record) -> "Group":
         """What a predecessor of this guard knew. Raises KeyError, TypeError or ValueError for a damaged record."""
         group = cls(Prepare(**record["request"]), str(record["mark"]))
         group.user = users.User(*record["user"])
-        group.deadline_us = record["deadline_us"]
-        group.ending = record["ending"]
-        group.kill_at_us = record["kill_at_us"]
-        group.eased = bool(record.get("eased", False))
-        group.processors = tuple(int(each) for each in record.get("processors", ()))
-        group.stopped_us = record.get("stopped_us")
-        group.since_us = record.get("since_us")
-        group.asleep = bool(record.get("asleep", False))
-        group.resize_order = int(record.get("resize_order", 0))
+        for name in _KEPT:
+            setattr(group, name, record.get(name, getattr(group, name)))
+        group.processors = tuple(group.processors)
         return group
 
 

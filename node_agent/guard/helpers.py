@@ -8,7 +8,7 @@ from typing import Final
 
 from cosched.linux import process
 from cosched.linux.users import NOBODY
-from node_agent.guard.supervisor import close_all_but
+from node_agent.guard.children import close_all_but
 
 #: Who is killed ends at once, but for one that waits in the kernel (a disk, a debugger): the guard does not, for it.
 _PATIENCE_US: Final = process.US_PER_S

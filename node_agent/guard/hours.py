@@ -19,14 +19,6 @@ class Window(NamedTuple):
     end: int
     days: tuple[int, ...]
 
-    def includes(self, weekday: int, minute: int) -> bool:
-        """Whether a moment of local time lies within."""
-        if self.begin < self.end:
-            return weekday in self.days and self.begin <= minute < self.end
-        return (weekday in self.days and minute >= self.begin) or (
-            (weekday - 1) % _DAYS in self.days and minute < self.end
-        )
-
     def __str__(self) -> str:
         span = f"{_clock(self.begin)}-{_clock(self.end)}"
         return span if len(self.days) == _DAYS else f"{','.join(_NAMES[day] for day in self.days)} {span}"
@@ -56,11 +48,7 @@ def _whole(value: Any, most: int) -> bool:
 
 def opens_in(windows: Sequence[Window], weekday: int, minute: int) -> int:
     """In how many minutes of local time the next of them begins: 0 within one."""
-    if any(each.includes(weekday, minute) for each in windows):
-        return 0
-    now = weekday * MINUTES + minute
-    week = _DAYS * MINUTES
-    return min((day * MINUTES + each.begin - now) % week for each in windows for day in each.days)
+    return open_spans(windows, weekday, minute, _DAYS * MINUTES)[0][0]
 
 
 def open_spans(windows: Sequence[Window], weekday: int, minute: int, within: int) -> list[tuple[int, int]]:

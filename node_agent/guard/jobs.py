@@ -4,15 +4,17 @@ Nothing here waits: what may take long is done by a child, whose report comes th
 """
 
 import contextlib
+import itertools
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from cosched.linux import process, users
 from cosched.linux.cgroups import MARK, Cgroups
-from node_agent.guard import command, groups, supervisor
+from node_agent.guard import groups
 from node_agent.guard.adoption import adopted
-from node_agent.guard.children import Children
+from node_agent.guard.children import Child, Result
 from node_agent.guard.cpu_sets import CpuSets
 from node_agent.guard.easing import Easing
 from node_agent.guard.endings import Emit, Endings
@@ -23,11 +25,11 @@ from node_agent.guard.loop import Loop
 from node_agent.guard.records import Record, Records
 from node_agent.guard.requests import Forget, Kill, Prepare, Refusal, Resize, Signal, Slots, Spawn, Weigh, Whose
 from node_agent.guard.sandboxes import Sandboxes
+from node_agent.guard.server import Answer
 from node_agent.guard.settings import Settings
 from node_agent.guard.stalls import Stalls
 from node_agent.guard.starts import Starts
-
-Answer = Callable[[dict[str, Any] | Refusal], None]
+from node_agent.guard.supervisor import CommandPlan, supervise
 
 MAX_GROUPS: Final = 96  # so that a list of them all fits into a packet
 MAX_ALIVE: Final = 64
@@ -66,7 +68,6 @@ class Jobs:
         self._emit = emit
         self._jobs_fd = jobs_fd
         self._agent_uid = agent_uid
-        self.children = Children(loop, jobs_fd)
         self._boot_id = process.boot_id()
         self.levers = Levers(cgroups, holds)
         self.cpu_sets = CpuSets(cgroups, self.groups, settings.procs)
@@ -75,17 +76,15 @@ class Jobs:
         self.cpu_sets.on_moved = self.endings.save
         self.freezer = Freezer(self.groups, cgroups, loop.complain)
         own = settings.paths.state, settings.paths.run
-        self.stalls = Stalls(self.groups, cgroups, self.children, loop, emit, own)
+        self.stalls = Stalls(self.groups, cgroups, loop, emit, own)
         self.starts = Starts(loop, self.stalls, self.endings, self._held)
-        self._sandboxes = Sandboxes(
-            settings, cgroups, self.children, self.stalls, loop, jobs_fd, private_tmp=private_tmp
-        )
+        self._sandboxes = Sandboxes(settings, cgroups, self.stalls, loop, jobs_fd, private_tmp=private_tmp)
         self.easing = Easing(
             self.groups, cgroups, idle, self.endings.save, lambda group: self.endings.look_in(group, 0)
         )
 
-    def adopt(self) -> int:
-        """Take over what a predecessor left, and return how many attempts that are."""
+    def adopt(self) -> None:
+        """Take over what a predecessor left."""
         for group in adopted(self._records, self._cgroups, self._boot_id):
             self.groups[group.key] = group
             self.endings.watch(group)
@@ -107,7 +106,6 @@ class Jobs:
             elif group.asleep:
                 self.levers.sleep(group.key, asleep=True)
         self._sandboxes.remove_stray(self.groups.values())
-        return len(self.groups)
 
     def freeze(self, frozen: bool, since_us: int) -> None:
         """Stop all jobs' processes in a pause, or let them go on after it; it counts in no time limit."""
@@ -128,7 +126,7 @@ class Jobs:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def prepare(self, request: Prepare, answer: Answer) -> None:
+    def prepare(self, request: Prepare, _: Sequence[int], answer: Answer) -> None:
         """Cgroup and private directories; the user and the directory are looked at as the user will see them."""
         key = request.job, request.attempt
         known = self.groups.get(key)
@@ -146,29 +144,20 @@ class Jobs:
         group = Group(request)
         self._admit(group)
 
-        def done(found: dict[str, Any]) -> None:
-            if "error" not in found and request.cpus is not None:
-                try:
-                    self.cpu_sets.give(group, request.cpus)
-                except OSError as error:
-                    found = {"error": "failed", "message": f"giving it {request.cpus} CPUs: {error.strerror}"}
-            if "error" not in found and group.ending is None:
-                group.user = users.User(*found["user"])
-                group.since_us = process.boottime_us()
-                self._sleep(group, asleep=request.asleep)
-                self.endings.watch(group)
-                self.endings.save(group)
+        def done(found: Result) -> None:
+            try:
+                self._take_in(group, found)
+            except Refusal as refusal:
+                why = refusal
+            else:
                 answer(_prepared(group))
                 return
-            if "error" not in found:
-                found = {"error": "stale", "message": "killed while it was being prepared"}
-            refusal = Refusal(str(found["error"]), str(found["message"]))
             if group.errand is None:
-                self._remove(group, lambda _: answer(refusal))
+                self._remove(group, lambda _: answer(why))
             else:
                 group.ending, group.killed_us = "killed", process.boottime_us()
                 group.told_empty = False
-                answer(refusal)
+                answer(why)
 
         def ended() -> None:
             if group.errand is not None:
@@ -177,6 +166,24 @@ class Jobs:
 
         self._sandboxes.make(group, group.memory_bytes or self.memory_bytes, done, ended)
         self.groups[key] = group
+
+    def _take_in(self, group: Group, found: Result) -> None:
+        """What an attempt needs has been made. Raises :class:`Refusal`."""
+        if isinstance(found, Refusal):
+            raise found
+        request = group.request
+        try:
+            if request.cpus is not None:
+                self.cpu_sets.give(group, request.cpus)
+        except OSError as error:
+            raise Refusal("failed", f"giving it {request.cpus} CPUs: {error.strerror}") from None
+        if group.ending is not None:
+            raise Refusal("stale", "killed while it was being prepared")
+        group.user = users.User(*found["user"])
+        group.since_us = process.boottime_us()
+        self._sleep(group, asleep=request.asleep)
+        self.endings.watch(group)
+        self.endings.save(group)
 
     def spawn(self, request: Spawn, fds: Sequence[int], answer: Answer) -> None:
         """Fork a supervisor for a command; the answer comes when the command runs or could not be executed.
@@ -188,20 +195,16 @@ class Jobs:
             known.answers.append(answer)
             return
         env = request.env if self._cgroups.kernel_groups else {**request.env, MARK: group.mark}
-        stdio = (fds[0], fds[1], fds[2]) if request.stream is None else (-1, -1, -1)
         with contextlib.suppress(OSError):  # it shares a CPU, then
             self.cpu_sets.separate(starting=group)
-        plan = supervisor.CommandPlan(
-            request.job,
-            request.attempt,
-            request.n,
+        plan = CommandPlan(
+            request._replace(env=env),
             group.name,
-            command.Command(request.argv, env, request.cwd, stdio, request.output, request.error),
             self._sandboxes.place(group, user),
+            tuple(fds[:3]),
             fds[3] if request.script else None,
-            request.stream,
+            self._jobs_fd if request.script or request.stream is not None else None,
             self._agent_uid,
-            self._jobs_fd,
             self._cgroups.usage(group.name).oom_kills,
             self._boot_id,
             self.cpu_sets.affinity(group),
@@ -210,15 +213,15 @@ class Jobs:
         started = Command(request.n)
         started.answers.append(answer)
 
-        def heard(found: dict[str, Any]) -> None:
-            if "child" in found:
+        def heard(found: Result) -> None:
+            if isinstance(found, Refusal):
+                self._not_started(group, started, found)
+            elif "child" in found:
                 started.child = int(found["child"]), int(found["start_time"])
             elif "pid" in found:
                 self._begun(group, started, found["pid"], moved=group.processors != begun_on)
-            elif "exited" in found:
-                self._ended(group, started, found["exited"])
             else:
-                self._not_started(group, started, Refusal(str(found["error"]), str(found["message"])))
+                self._ended(group, started, found["exited"])
 
         def gone() -> None:
             started.let_go()
@@ -227,21 +230,21 @@ class Jobs:
                 refusal = Refusal(code, "the command's supervisor died before the command ran")
                 self._not_started(group, started, refusal)
             elif started.state == "running":
-                self._ended(group, started, self._records.exit(*group.key, started.n) or groups.UNKNOWN)
+                self._ended(group, started, self._records.read("exit", *group.key, started.n) or groups.UNKNOWN)
 
         group.commands[request.n] = started
         group.told_empty = False
+        keep = [self._records.fd, *plan.before_exec]
+        child = Child(partial(supervise, plan, self._cgroups, self._records), heard, gone, keep)
         try:
-            pid = self.children.fork(
-                lambda pipe: supervisor.supervise(plan, self._cgroups, self._records, pipe), heard, gone
-            )
+            self._loop.fork(child)
         except Refusal as refusal:
             self._not_started(group, started, refusal)
             return
         self.starts.watch(group, started, request)
         with contextlib.suppress(OSError):
-            started.pidfd = os.pidfd_open(pid)  # it is a child, and is not reaped before the loop goes on
-        self._cgroups.watch_over(group.name, group.mark, pid, group.memory_bytes)
+            started.pidfd = os.pidfd_open(child.pid)  # it is a child, and is not reaped before the loop goes on
+        self._cgroups.watch_over(group.name, group.mark, child.pid, group.memory_bytes)
 
     def _to_start_in(self, request: Spawn) -> tuple[Group, users.User]:
         """Where a command is to be started, and as whom. Raises :class:`Refusal`."""
@@ -257,7 +260,7 @@ class Jobs:
             raise Refusal("busy", f"{name} has no CPU now")
         if (known := group.commands.get(request.n)) is not None and known.state == "starting" and not known.withdrawn:
             return group, group.user
-        if known is not None or self._records.exit(request.job, request.attempt, request.n):
+        if known is not None or self._records.read("exit", request.job, request.attempt, request.n):
             raise Refusal("busy", f"command {request.n} has been started already")
         if len(group.alive) >= MAX_ALIVE:
             raise Refusal("busy", f"{MAX_ALIVE} commands of this job run here already")
@@ -345,28 +348,27 @@ class Jobs:
             raise Refusal("unknown", f"command {request.n} does not run")
         return {"sent": self._cgroups.signal(group.name, request.signal, group=found.pid)}
 
-    def kill(self, request: Kill) -> dict[str, Any]:
+    def kill(self, request: Kill) -> None:
         """End all of it. ``empty`` follows when nothing is left, also when nothing was there."""
         self.endings.end(self._known(request.job, request.attempt), "killed", request.grace_us)
-        return {}
 
-    def forget(self, request: Forget, answer: Answer) -> None:
+    def forget(self, request: Forget, _: Sequence[int], answer: Answer) -> None:
         """Remove cgroup, directories and records, unless something is alive."""
         group = self._known(request.job, request.attempt)
         if group.state in {"preparing", "running", "ending"} or group.removing:
             raise Refusal("busy", f"attempt {request.attempt} at job {request.job} is {group.state}; kill it first")
         self._remove(group, answer)
 
-    def lever(self, request: Weigh | Slots) -> dict[str, Any]:
-        """Raise or lower a job among the jobs of this node, or let them take turns; for a while."""
-        now_us = process.boottime_us()
-        if isinstance(request, Weigh):
-            self._known(request.job, request.attempt)
-            return {"until_us": self.levers.weigh(request[:2], request.percent, request.until_us, now_us)}
-        for row in request.rows:
-            for key in row:
-                self._known(*key)
-        return {"until_us": self.levers.slots(request, now_us)}
+    def weigh(self, request: Weigh) -> dict[str, Any]:
+        """Raise or lower a job among the jobs of this node, for a while."""
+        key = self._known(request.job, request.attempt).key
+        return {"until_us": self.levers.weigh(key, request.percent, request.until_us, process.boottime_us())}
+
+    def slots(self, request: Slots) -> dict[str, Any]:
+        """Let the jobs of this node take turns, for a while."""
+        for key in itertools.chain(*request.rows):
+            self._known(*key)
+        return {"until_us": self.levers.slots(request, process.boottime_us())}
 
     def whose(self, request: Whose) -> dict[str, Any]:
         """Which attempt a process belongs to."""
@@ -414,7 +416,8 @@ class Jobs:
         ended = [n for n, each in group.commands.items() if each.state == "ended" and n != 0 and each.pidfd is None]
         for n in ended[: -groups.ENDED_KEPT]:
             del group.commands[n]
-            self._records.drop_command(*group.key, n)
+            for kind in ("run", "exit"):
+                self._records.drop(kind, *group.key, n)
         if not group.alive:
             self.endings.look_in(group, 0)
 
@@ -422,8 +425,8 @@ class Jobs:
         """Hear of the end of a command whose supervisor is a predecessor's child."""
 
         def look(*, gone: bool) -> None:
-            record = self._records.exit(*group.key, found.n)
-            unrun = gone and not record and self._records.run(*group.key, found.n) is None
+            record = self._records.read("exit", *group.key, found.n)
+            unrun = gone and not record and self._records.read("run", *group.key, found.n) is None
             if found.state == "starting" and unrun:
                 self._not_started(group, found, Refusal("unrun", "it has ended before the command began"))
             elif found.state != "ended" and (record or gone):
@@ -499,15 +502,15 @@ class Jobs:
     def _remove(self, group: Group, answer: Answer) -> None:
         """Take everything away, then answer: {} or why something is left."""
 
-        def removed(found: dict[str, Any]) -> None:
+        def removed(found: Result) -> None:
             group.removing = False
-            if "error" in found:
-                answer(Refusal(str(found["error"]), str(found["message"])))
+            if isinstance(found, Refusal):
+                answer(found)
                 return
             if group.watch_fd is not None:
                 self._loop.unwatch(group.watch_fd)
                 os.close(group.watch_fd)
-            self._records.drop(*group.key)
+            self._records.drop_attempt(*group.key)
             self.levers.forget(group.key)
             self.cpu_sets.forget(group.key)
             self.groups.pop(group.key, None)

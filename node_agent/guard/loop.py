@@ -1,26 +1,33 @@
-"""The guard's only loop: descriptors with their callbacks, signals, and a timer on the clock that counts suspension.
+"""The guard's only loop: descriptors with their callbacks, children, signals, and a timer that counts suspension.
 
 No callback ends the guard, and none of those that strangers can cause takes more CPU than its budget has. One that
 raises is told of (once a minute for each cause), and the loop goes on: a descriptor is given up by its ``on_failed``,
 or else called again only after a second, and so are timers and duties.
 """
 
+import contextlib
 import heapq
 import itertools
+import json
 import os
 import select
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from cosched.linux import process
 from node_agent.guard.budget import Budget
+from node_agent.guard.children import Child, close_all_but
 from node_agent.guard.complaints import Complaints
+from node_agent.guard.requests import Refusal, refusal_of
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 #: What has failed is not called again before: a callback that always fails must not take the machine's time.
 _REST_US: Final = process.US_PER_S
+_READ_BYTES: Final = 16 << 10
+_LINE_BYTES: Final = 64 << 10
 
 Call = Callable[[], object]
 
@@ -38,7 +45,6 @@ class Duty:
     def __init__(self, what: str, tick: Callable[[int], object], due_us: Callable[[], int | None]) -> None:
         self.what, self.tick, self._due_us = what, tick, due_us
         self.rests_until_us = 0
-        self.on_failed: Call | None = None
 
     def due_us(self) -> int | None:
         """When it is wanted next (us since boot); None: at the next turn, whenever that is."""
@@ -65,7 +71,7 @@ class Loop:
         self._duties: list[Duty] = []
         self._count = itertools.count()
         self.stopping = False
-        self.on_child_ended: Call = lambda: None
+        self.on_duty_failed: Call = lambda: None
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         for number in _SIGNALS:
             signal.signal(number, lambda *_: None)
@@ -103,6 +109,42 @@ class Loop:
             self._epoll.unregister(fd)
             self._resting[fd] = watched
             self.later(in_us, lambda: self._rested(fd, watched))
+
+    def fork(self, child: Child) -> None:
+        """Start a child, and listen to it. Raises :class:`Refusal` when there is no room for another process."""
+        read = write = -1
+        try:
+            read, write = os.pipe()
+            child.pid = os.fork()
+        except OSError as error:
+            for fd in {read, write} - {-1}:
+                os.close(fd)
+            raise Refusal("failed", f"no further process: {error.strerror}") from None
+        if child.pid == 0:
+            try:
+                signal.set_wakeup_fd(-1)
+                close_all_but([write, *child.keep])
+                child.work(write)
+            finally:
+                os._exit(0)
+        os.close(write)
+        os.set_blocking(read, False)
+        self.watch(read, partial(self._heard, read, bytearray(), child))
+
+    def _heard(self, fd: int, kept: bytearray, child: Child) -> None:
+        try:
+            data = os.read(fd, _READ_BYTES)
+        except BlockingIOError:
+            return
+        *lines, kept[:] = (kept + data).split(b"\n")
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                report = json.loads(line)
+                child.heard(refusal_of(report) if "error" in report else report)
+        if not data or len(kept) > _LINE_BYTES:
+            self.unwatch(fd)
+            os.close(fd)
+            child.gone()
 
     def later(self, in_us: int, callback: Call) -> None:
         """Call back once, after so many microseconds; again after a second where that failed."""
@@ -144,7 +186,8 @@ class Loop:
             watched = self._watched.get(fd)  # an earlier one may have ended it
             if watched is not None:
                 began_ns = time.thread_time_ns()
-                self._call(fd, watched)
+                if not self.attempt("a callback", watched.callback):
+                    self._give_up(fd, watched)
                 called.append((watched.budget, time.thread_time_ns() - began_ns))
         return called
 
@@ -159,9 +202,7 @@ class Loop:
                 for fd in [fd for fd, watched in self._watched.items() if watched.budget is budget]:
                     self.rest(fd, rest_us)
 
-    def _call(self, fd: int, watched: _Watched) -> None:
-        if self.attempt("a callback", watched.callback):
-            return
+    def _give_up(self, fd: int, watched: _Watched) -> None:
         gave_up = watched.on_failed is not None and self.attempt("giving up a peer", watched.on_failed)
         if self._watched.get(fd) is watched or (not gave_up and fd in self._watched):
             self.rest(fd, _REST_US)
@@ -175,8 +216,7 @@ class Loop:
         if now_us < duty.rests_until_us or self.attempt(duty.what, lambda: duty.tick(now_us)):
             return
         duty.rests_until_us = now_us + _REST_US
-        if duty.on_failed is not None:
-            self.attempt(f"what is done where {duty.what} fails", duty.on_failed)
+        self.attempt(f"what is done where {duty.what} fails", self.on_duty_failed)
 
     def _rested(self, fd: int, watched: _Watched) -> None:
         if self._resting.get(fd) is watched:
@@ -190,4 +230,6 @@ class Loop:
         if signal.SIGTERM in numbers or signal.SIGINT in numbers:
             self.stopping = True
         if signal.SIGCHLD in numbers:
-            self._ring(self.on_child_ended)
+            with contextlib.suppress(ChildProcessError):  # orphans that come to the guard, too
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass

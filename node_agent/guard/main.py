@@ -9,7 +9,7 @@ import os
 import pwd
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from cosched.linux import check, files, process, slices
@@ -29,7 +29,7 @@ from node_agent.guard.pause import Pause
 from node_agent.guard.periods import Periods
 from node_agent.guard.records import Records
 from node_agent.guard.requests import Request
-from node_agent.guard.server import Answer, Server
+from node_agent.guard.server import Handler, Server
 from node_agent.guard.settings import BadSettings, Settings, load
 from node_agent.guard.user_survey import UserSurvey
 from node_agent.guard.wakeup_probe import WakeupProbe
@@ -53,7 +53,7 @@ class Guard:
         self._records = Records(records_fd)
         self._records.drop_half_written()
         self._limiter = Limiter(
-            self._cgroups, settings.contract, settings.procs, settings.memory_bytes, self._records.epoch()
+            self._cgroups, settings.contract, settings.procs, settings.memory_bytes, _epoch(self._records)
         )
         self._limiter.arm(process.boottime_us())
         if not self._cgroups.kernel_groups:
@@ -64,7 +64,7 @@ class Guard:
         self._probe = WakeupProbe(self._cgroups, settings.cgroup.desk, wanted=wanted)
         self._can = check.found(settings, self._cgroups) | {"gives way": slices.give_way()}
         self._loop = Loop()
-        self._server = Server(self._loop, settings.paths.run, agent_uid, self._handle, self._left)
+        self._server = Server(self._loop, settings.paths.run, agent_uid, self._left)
         self._keys = Keys(self._loop, self._server.emit)
         self._jobs = Jobs(
             settings,
@@ -79,7 +79,7 @@ class Guard:
             idle=lambda: self._limiter.limits.idle,
         )
         self._jobs.memory_bytes = self._limiter.limits.memory_bytes
-        self._users = UserSurvey(settings.security, self._jobs.children, self._loop)
+        self._users = UserSurvey(settings.security, self._loop)
         self._jobs.adopt()
         shown = DeskJobs(self._jobs.groups, self._cgroups, self._jobs.endings, self._jobs.cpu_sets)
         self._desk = Desk(
@@ -104,6 +104,7 @@ class Guard:
         )
         self._jobs.paused = lambda: self._desk.why
         self._jobs.banned = self._desk.banned
+        self._server.handlers = self._handlers()
 
     def _tell_desk(self) -> None:
         """The agent hears at once what the owner has decided, before anything that comes of it."""
@@ -145,8 +146,8 @@ class Guard:
             Duty("keeping the wake-up probe", self._probe.tick, self._probe.due_us),
             Duty("the sign of life", watchdog.tick, watchdog.due_us),
         ]
+        self._loop.on_duty_failed = self._arm
         for duty in duties:
-            duty.on_failed = self._arm
             self._loop.keep(duty)
 
     def _limit_in_time(self, now_us: int) -> None:
@@ -161,77 +162,65 @@ class Guard:
     def _arm(self) -> None:
         self._limiter.arm(process.boottime_us())
 
-    def _left(self, why: str) -> None:
-        del why  # nobody is there to be told
+    def _left(self) -> None:
         self._jobs.levers.undo_all(self._jobs.groups)
         self._periods.forget()
         self._keys.forget()
         self._limiter.arm(process.boottime_us())
 
-    def _handle(self, request: Request, fds: Sequence[int], answer: Answer) -> None:
-        match request:
-            case requests.Prepare():
-                self._jobs.prepare(request, answer)
-            case requests.Spawn():
-                self._jobs.spawn(request, fds, answer)
-            case requests.Resize():
-                answer(self._jobs.resize(request))
-            case requests.Signal():
-                answer(self._jobs.signal(request))
-            case requests.Kill():
-                answer(self._jobs.kill(request))
-            case requests.Forget():
-                self._jobs.forget(request, answer)
-            case requests.Weigh() | requests.Slots():
-                answer(self._jobs.lever(request))
-            case requests.Whose():
-                answer(self._jobs.whose(request))
-            case requests.Accounts():
-                self._users.answer(request, answer)
-            case requests.Keys():
-                self._keys.listen()
-                answer({})
-            case requests.List():
-                answer({"groups": self._jobs.listing()})
-            case _:
-                answer(self._limit(request))
+    def _handlers(self) -> dict[type[Request], Handler]:
+        """What is done about each request; :mod:`node_agent.guard.requests` says what each is answered with."""
+        jobs, limiter, now_us = self._jobs, self._limiter, process.boottime_us
+        return {
+            requests.Prepare: jobs.prepare,
+            requests.Spawn: jobs.spawn,
+            requests.Forget: jobs.forget,
+            requests.Resize: _at_once(jobs.resize),
+            requests.Signal: _at_once(jobs.signal),
+            requests.Kill: _at_once(jobs.kill),
+            requests.Weigh: _at_once(jobs.weigh),
+            requests.Slots: _at_once(jobs.slots),
+            requests.Whose: _at_once(jobs.whose),
+            requests.List: _at_once(lambda _: {"groups": jobs.listing()}),
+            requests.Accounts: self._users.answer,
+            requests.Keys: _at_once(lambda _: self._keys.listen()),
+            requests.Relax: _at_once(self._relax),
+            requests.Tighten: _at_once(lambda asked: limiter.tighten(asked.ratio, asked.until_us, now_us())),
+            requests.Arm: _at_once(lambda _: self._arm()),
+            requests.Periods: _at_once(lambda asked: {"until_us": self._periods.ask(*asked)}),
+            requests.Contract: _at_once(self._set_contract),
+            requests.Status: _at_once(self._status),
+        }
 
-    def _limit(self, request: Request) -> dict[str, Any]:
-        """What concerns the contract on the whole side."""
-        now_us = process.boottime_us()
-        match request:
-            case requests.Relax():
-                return self._relax(request)
-            case requests.Tighten():
-                self._limiter.tighten(request.ratio, request.until_us, now_us)
-            case requests.Arm():
-                self._limiter.arm(now_us)
-            case requests.Periods():
-                return {"until_us": self._periods.ask(*request)}
-            case requests.Contract():
-                self._limiter.set_contract(*request, now_us)
-                self._jobs.memory_bytes = self._limiter.limits.memory_bytes
-                return self._limiter.status_fields()
-            case requests.Status():
-                status_fields = {
-                    **self._limiter.status_fields(),
-                    **self._jobs.levers.status_fields(),
-                    **self._desk.status_fields(),
-                    **self._decoys.status_fields(),
-                    **self._probe.status_fields(),
-                    "periods_moved": self._periods.moves,
-                }
-                return {**status_fields, "can": self._can}
-        return {}
+    def _set_contract(self, request: requests.Contract) -> dict[str, Any]:
+        self._limiter.set_contract(*request, process.boottime_us())
+        self._jobs.memory_bytes = self._limiter.limits.memory_bytes
+        return self._limiter.status_fields()
+
+    def _status(self, _: requests.Status) -> dict[str, Any]:
+        return {
+            **self._limiter.status_fields(),
+            **self._jobs.levers.status_fields(),
+            **self._desk.status_fields(),
+            **self._decoys.status_fields(),
+            **self._probe.status_fields(),
+            "periods_moved": self._periods.moves,
+            "can": self._can,
+        }
 
     def _relax(self, request: requests.Relax) -> dict[str, Any]:
         before = self._limiter.epoch
         try:
-            until_us = self._limiter.relax(request.until_us, request.epoch, process.boottime_us())
+            until_us = self._limiter.relax(*request, process.boottime_us())
         finally:
             if self._limiter.epoch > before:
-                self._records.write_epoch(self._limiter.epoch)
+                self._records.write({"epoch": self._limiter.epoch}, "epoch")
         return {"until_us": until_us}
+
+
+def _at_once(act: Callable[[Any], dict[str, Any] | None]) -> Handler:
+    """A handler whose answer is what ``act`` returns for the request, at once; None: nothing but that it was done."""
+    return lambda request, fds, answer: act(request) or {}
 
 
 def _state(state: str, agent_uid: int) -> tuple[int, int]:
@@ -260,6 +249,12 @@ def _state(state: str, agent_uid: int) -> tuple[int, int]:
             if time.monotonic() > deadline_s:
                 raise FileExistsError(17, "another guard runs with this state directory", state) from None
             time.sleep(0.02)
+
+
+def _epoch(records: Records) -> int:
+    """The highest epoch that was seen, -1 for none."""
+    found = (records.read("epoch") or {}).get("epoch")
+    return found if type(found) is int else -1
 
 
 def _uid(name: str) -> int:

@@ -4,11 +4,10 @@ What is said holds at once, also where it cannot be written down: then the statu
 """
 
 import time
-from collections.abc import Callable
 from typing import Any, Final
 
 from cosched.linux import process
-from node_agent.guard.records import Records
+from node_agent.guard.records import Record, Records
 from node_agent.guard.requests import Refusal
 
 LONGEST_PAUSE_S: Final = 366 * 24 * 3600
@@ -36,7 +35,7 @@ class Pause:
             self.since_us = process.boottime_us()
             return
         try:
-            if (found := records.pause()) is not None:
+            if (found := records.said("pause")) is not None:
                 self._take_up(found)
         except (KeyError, TypeError, ValueError, OverflowError):
             self.since_us, self.until_us, self.problem = process.boottime_us(), None, DAMAGED
@@ -48,8 +47,7 @@ class Pause:
             return OPTED_OUT
         if self.since_us is None:
             return ""
-        who = self.user or "somebody"
-        return f"{who} has paused parallel work at this desk"
+        return f"{self.user or 'somebody'} has paused parallel work at this desk"
 
     def begin(self, user: str, seconds: float | None) -> None:
         """From now on, for so long (None: until resumed). A second pause replaces the end of the first."""
@@ -62,19 +60,23 @@ class Pause:
         self.user = user
         until_s = None if seconds is None else time.time() + seconds
         record = {"user": user, "since_us": self.since_us, "until_us": self.until_us, "until_s": until_s}
-        self._keep(lambda: self._records.write_pause(record, self._boot_id))
+        self._keep({**record, "boot_id": self._boot_id})
 
     def end(self) -> None:
         """Parallel work goes on."""
         if self._opted_out:
             raise Refusal("busy", OPTED_OUT)
         self.since_us = self.until_us = None
-        self._keep(self._records.drop_pause)
+        self._keep(None)
 
-    def _keep(self, write: Callable[[], None]) -> None:
+    def _keep(self, pause: Record | None) -> None:
+        """Have it on record; None: there is none."""
         self.problem = ""
         try:
-            write()
+            if pause is None:
+                self._records.drop("pause")
+            else:
+                self._records.write(pause, "pause")
         except OSError as error:
             self.problem = (
                 f"what was last said of a pause is not on record ({error.strerror}): "
@@ -88,7 +90,7 @@ class Pause:
         if not same_boot and until_s is not None:
             until_us = now_us + round((float(until_s) - time.time()) * process.US_PER_S)
         if until_us is not None and int(until_us) <= now_us:
-            self._keep(self._records.drop_pause)
+            self._keep(None)
             return
         self.since_us = min(int(found["since_us"]), now_us) if same_boot else now_us
         self.until_us, self.user = None if until_us is None else int(until_us), str(found["user"])

@@ -8,30 +8,32 @@ import select
 import socket
 import stat
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from cosched.linux.peers import peer_credentials
 from node_agent.guard.loop import Loop
-from node_agent.guard.protocol import MAX_PACKET_BYTES, SOCKET_NAME
-from node_agent.guard.requests import Refusal, Request, decode
+from node_agent.guard.requests import MAX_PACKET_BYTES, SOCKET_NAME, Refusal, decode
+from node_agent.guard.sockets import listening
 
 #: Answers and events that wait for an agent that doesn't read; beyond that it is as good as gone.
 _MAX_WAITING: Final = 4096
 _MAX_FDS: Final = 16
+_BACKLOG: Final = 4
 
 Answer = Callable[[dict[str, Any] | Refusal], None]
-Handle = Callable[[Request, Sequence[int], Answer], None]
+#: What is done about a request, with the descriptors that came with it. Returns the answer; None: it comes later.
+Handler = Callable[[Any, Sequence[int], Answer], dict[str, Any] | None]
 
 
 class Server:
-    """Listens in the run directory. ``handle`` answers requests, ``on_left`` is called when the agent has gone."""
+    """Listens in the run directory. ``on_left`` is called when the agent has gone."""
 
-    def __init__(self, loop: Loop, run: str, agent_uid: int, handle: Handle, on_left: Callable[[str], None]) -> None:
-        """Raises OSError where the socket cannot be made."""
+    def __init__(self, loop: Loop, run: str, agent_uid: int, on_left: Callable[[], None]) -> None:
+        """Raises OSError where the socket cannot be made. No request is read before there are ``handlers``."""
         self._loop = loop
         self._uids = {agent_uid, os.geteuid(), 0}
-        self._handle = handle
+        self.handlers: Mapping[type, Handler] = {}
         self._on_left = on_left
         self._agent: socket.socket | None = None
         self._waiting: deque[bytes] = deque()
@@ -69,7 +71,7 @@ class Server:
             fresh.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * MAX_PACKET_BYTES)
         self._agent = fresh
         self._waiting.clear()
-        self._loop.watch(fresh.fileno(), self._ready, on_failed=self._give_up)
+        self._loop.watch(fresh.fileno(), self._ready, on_failed=self._leave)
 
     def _ready(self) -> None:
         """Something to read, or room to write."""
@@ -80,18 +82,18 @@ class Server:
             packet, fds, flags = _received(self._agent)
         except BlockingIOError:
             return
-        except OSError as error:
-            self._leave(f"the agent's connection failed: {error.strerror}")
+        except OSError:
+            self._leave()
             return
         try:
             if not packet:
-                self._leave("the agent has closed the connection")
+                self._leave()
             elif flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
                 raise Refusal("unknown", f"more than {MAX_PACKET_BYTES} bytes or {_MAX_FDS} descriptors in a packet")
             else:
                 self._obey(packet, fds)
         except Refusal as refusal:
-            self._send({"re": -1, "error": refusal.code, "message": str(refusal)})
+            self._send({"re": -1, **refusal.fields})
         finally:
             for fd in fds:
                 os.close(fd)
@@ -103,16 +105,15 @@ class Server:
         def answer(result: dict[str, Any] | Refusal) -> None:
             if self._agent is not asker:
                 return  # who asked has gone
-            if isinstance(result, Refusal):
-                self._send({"re": number, "error": result.code, "message": str(result)})
-            else:
-                self._send({"re": number, "ok": True, **result})
+            told = result.fields if isinstance(result, Refusal) else {"ok": True, **result}
+            self._send({"re": number, **told})
 
         if isinstance(request, Refusal):
             answer(request)
             return
         try:
-            self._handle(request, fds, answer)
+            if (found := self.handlers[type(request)](request, fds, answer)) is not None:
+                answer(found)
         except Refusal as refusal:
             answer(refusal)
         except OSError as error:
@@ -129,7 +130,7 @@ class Server:
         self._waiting.append(packet)
         self._flush()
         if len(self._waiting) > _MAX_WAITING:
-            self._leave("the agent does not read")
+            self._leave()
 
     def _flush(self) -> None:
         while self._waiting and self._agent is not None:
@@ -142,18 +143,15 @@ class Server:
             self._waiting.popleft()
         if self._agent is not None:
             wanted = select.EPOLLIN | (select.EPOLLOUT if self._waiting else 0)
-            self._loop.watch(self._agent.fileno(), self._ready, wanted, self._give_up)
+            self._loop.watch(self._agent.fileno(), self._ready, wanted, self._leave)
 
-    def _give_up(self) -> None:
-        self._leave("what it said could not be handled")
-
-    def _leave(self, why: str) -> None:
+    def _leave(self) -> None:
         if self._agent is not None:
             self._loop.unwatch(self._agent.fileno())
             self._agent.close()
             self._agent = None
             self._waiting.clear()
-            self._on_left(why)
+            self._on_left()
 
 
 def _received(connection: socket.socket) -> tuple[bytes, list[int], int]:
@@ -189,20 +187,13 @@ def _listening(run: str, agent_uid: int) -> socket.socket:
             run,
         )
     path = os.path.join(run, SOCKET_NAME)
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
     as_agent = status.st_uid == agent_uid != own
-    mask = os.umask(0o177)
     try:
         if as_agent:
             os.seteuid(agent_uid)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        listening.bind(path)
+        made = listening(path, 0o177, _BACKLOG)
     finally:
-        if as_agent:
-            os.seteuid(own)
-        os.umask(mask)
+        os.seteuid(own)
     if agent_uid != own and not as_agent:  # the directory is ours, and so is the name in it
         os.chown(path, agent_uid, -1, follow_symlinks=False)
-    listening.listen(4)
-    return listening
+    return made

@@ -7,9 +7,10 @@ whoever can write to it has the guard's privileges.
 import os
 import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from cosched.linux.users import User, resolve
 from cosched.linux.weights import Weights
 
 
@@ -46,6 +47,10 @@ class Security(NamedTuple):
     private_tmp: bool = True
     desk_users: tuple[str, ...] = ()
 
+    def account(self, name: str, submitter: int | None) -> User:
+        """A user's account here; ``submitter``: the uid on the scheduler's host. Raises ``UserRefused``."""
+        return resolve(name, users=self.users, min_uid=self.min_uid, allow_root=self.allow_root, submitter=submitter)
+
 
 class Contract(NamedTuple):
     """Shares of CPU and memory that parallel work may have while somebody is at the desk, and tasks per processor."""
@@ -79,6 +84,33 @@ class Settings(NamedTuple):
 OTHERS: Final = frozenset({"name", "cluster", "scheduler", "launch", "presence", "output", "coscheduling"})
 
 
+def _is_share(value: float) -> bool:
+    return 0 < value <= 1
+
+
+def _is_group(path: str) -> bool:
+    return not any(part in {"", ".", ".."} for part in path.strip("/").split("/"))
+
+
+#: What holds for a value beside its type (of a list: for each), and that in words.
+_RULES: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+    "paths.run": (os.path.isabs, "an absolute path"),
+    "paths.state": (os.path.isabs, "an absolute path"),
+    "paths.keep": (os.path.isabs, "an absolute path"),
+    "cgroup.mode": (lambda mode: mode in {"auto", "v2", "v1", "none"}, "auto, v2, v1 or none"),
+    "cgroup.mount": (os.path.isabs, "an absolute path"),
+    "cgroup.cosched": (_is_group, "a group's path below the mount"),
+    "cgroup.desk": (_is_group, "a group's path below the mount"),
+    "security.users": (lambda users: users in {"switch", "by-name", "self"}, "switch, by-name or self"),
+    "security.min_uid": (lambda uid: uid >= 1, "at least 1"),
+    "contract.cpu_ratio": (_is_share, "a share above 0, up to 1"),
+    "contract.memory_ratio": (_is_share, "a share above 0, up to 1"),
+    "contract.mpl": (lambda mpl: mpl >= 1, "at least 1"),
+    "weights.io": (lambda weight: 0 <= weight <= 100, "1 to 100, or 0 for none"),
+    "weights.network_priority": (lambda priority: 0 <= priority < 1 << 31, "a priority of packets, or 0 for none"),
+}
+
+
 def load(path: str) -> Settings:
     """Read and check the file. Raises :class:`BadSettings`."""
     try:
@@ -107,41 +139,14 @@ def parsed(raw: Mapping[str, Any]) -> Settings:
     for key in raw:
         if key not in OTHERS and key not in Settings._fields:
             raise BadSettings(f"{key[:80]}: unknown key; expected one of {', '.join(sorted(Settings._fields))}")
-    settings = Settings(
-        _whole(raw, "procs", "", 1),
-        _whole(raw, "memory_bytes", "", 1),
-        Paths(**_table(raw, "paths", Paths())),
-        Cgroup(**_table(raw, "cgroup", Cgroup())),
-        Security(**_table(raw, "security", Security())),
-        Contract(**_table(raw, "contract", Contract())),
-        Weights(**_table(raw, "weights", Weights())),
-        raw.get("parallel", True),
-        Monitoring(**_table(raw, "monitoring", Monitoring())),
-    )
-    _check(settings)
-    return settings
-
-
-def _check(settings: Settings) -> None:
-    paths, cgroup, security, contract, weights, parallel, _ = settings[2:]
+    for key in ("procs", "memory_bytes"):
+        value = raw.get(key)
+        _expect(type(value) is int and 1 <= value < 1 << 63, key, value, "a whole number from 1 on")
+    parallel = raw.get("parallel", True)
     _expect(isinstance(parallel, bool), "parallel", parallel, "true or false")
-    for key, path in (("run", paths.run), ("state", paths.state), *(("keep", kept) for kept in paths.keep)):
-        _expect(os.path.isabs(path), f"paths.{key}", path, "an absolute path")
-    _expect(cgroup.mode in {"auto", "v2", "v1", "none"}, "cgroup.mode", cgroup.mode, "auto, v2, v1 or none")
-    _expect(os.path.isabs(cgroup.mount), "cgroup.mount", cgroup.mount, "an absolute path")
-    for key, path in (("cosched", cgroup.cosched), ("desk", cgroup.desk)):
-        straight = not any(part in {"", ".", ".."} for part in path.strip("/").split("/"))
-        _expect(straight, f"cgroup.{key}", path, "a group's path below the mount")
-    _expect(
-        security.users in {"switch", "by-name", "self"}, "security.users", security.users, "switch, by-name or self"
-    )
-    _expect(security.min_uid >= 1, "security.min_uid", security.min_uid, "at least 1")
-    for key, share in (("cpu_ratio", contract.cpu_ratio), ("memory_ratio", contract.memory_ratio)):
-        _expect(0 < share <= 1, f"contract.{key}", share, "a share above 0, up to 1")
-    _expect(contract.mpl >= 1, "contract.mpl", contract.mpl, "at least 1")
-    _expect(0 <= weights.io <= 100, "weights.io", weights.io, "1 to 100, or 0 for none")
-    priority = weights.network_priority
-    _expect(0 <= priority < 1 << 31, "weights.network_priority", priority, "a priority of packets, or 0 for none")
+    defaults = Settings._field_defaults.items()
+    tables = {name: _table(raw, name, default) for name, default in defaults if isinstance(default, tuple)}
+    return Settings(raw["procs"], raw["memory_bytes"], parallel=parallel, **tables)
 
 
 def _expect(holds: bool, key: str, found: object, expected: str) -> None:
@@ -156,15 +161,8 @@ def _shown(value: object) -> str:
         return "a value of a size that cannot be"
 
 
-def _whole(raw: Mapping[str, Any], key: str, table: str, least: int) -> int:
-    value = raw.get(key)
-    if type(value) is not int or not least <= value < 1 << 63:
-        raise BadSettings(f"{table}{key}: found {_shown(value)}; expected a whole number from {least} on")
-    return value
-
-
-def _table(raw: Mapping[str, Any], name: str, default: NamedTuple) -> dict[str, Any]:
-    """A table's values, each of the type that its default has."""
+def _table(raw: Mapping[str, Any], name: str, default: Any) -> Any:
+    """A table: its values each of the type that its default has, and within its rule."""
     table = raw.get(name, {})
     if not isinstance(table, dict):
         raise BadSettings(f"{name}: found {_shown(table)}; expected a table")
@@ -174,8 +172,11 @@ def _table(raw: Mapping[str, Any], name: str, default: NamedTuple) -> dict[str, 
             raise BadSettings(f"{name}.{key[:80]}: unknown key; expected one of {', '.join(default._fields)}")
         value = _like(getattr(default, key), found)
         _expect(value is not None, f"{name}.{key}", found, f"a value like {getattr(default, key)!r}")
+        holds, expected = _RULES.get(f"{name}.{key}", (lambda _: True, ""))
+        for each in value if isinstance(value, tuple) else [value]:
+            _expect(holds(each), f"{name}.{key}", each, expected)
         values[key] = value
-    return values
+    return default._replace(**values)
 
 
 def _like(default: object, found: object) -> object:

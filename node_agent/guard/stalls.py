@@ -4,15 +4,14 @@ A process in uninterruptible sleep hears no signal until the file system that it
 what /proc tells of such a process is read in a child, which is given up where it hangs too.
 """
 
-import contextlib
 import os
-import signal
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, Final
 
 from cosched.linux import files, process, stalls
 from cosched.linux.cgroups import Cgroups
-from node_agent.guard.children import Children
+from node_agent.guard.children import Errand, Result
 from node_agent.guard.endings import Emit
 from node_agent.guard.groups import Group
 from node_agent.guard.loop import Loop
@@ -35,7 +34,6 @@ class Stalls:
         self,
         groups: Mapping[tuple[int, int], Group],
         cgroups: Cgroups,
-        children: Children,
         loop: Loop,
         emit: Emit,
         own: Collection[str],
@@ -43,7 +41,6 @@ class Stalls:
         """``own``: paths that the guard and its agent write to."""
         self._groups = groups
         self._cgroups = cgroups
-        self._children = children
         self._loop = loop
         self._emit = emit
         self._own = [os.path.realpath(path) for path in own]
@@ -61,32 +58,24 @@ class Stalls:
         for key, group in left.items():
             if now_us >= self._next_us.get(key, (group.killed_us or 0) + BOUND_US):
                 self._next_us[key] = now_us + _AGAIN_US
-                self.look(self._pids(group), lambda found, group=group: self._tell(group, found))  # type: ignore[misc]
+                pids = [*([] if group.errand is None else [group.errand]), *self._cgroups.procs(group.name)]
+                self.look(pids, partial(self._tell, group))
 
     def look(self, pids: Collection[int], then: Then) -> None:
         """What these processes wait for, each as the fields of ``cosched.linux.stalls.Waiting``, and ``own``: whether
         that is a file system of the guard's. Nothing is told of them where looking takes too long.
         """
-        told: list[bool] = []
 
-        def once(found: dict[str, Any]) -> None:
-            if not told:
-                told.append(True)
-                then(found.get("waiting", []))
+        def done(found: Result) -> None:
+            then([] if isinstance(found, Refusal) else found["waiting"])
 
+        errand = Errand(lambda: self._looked(pids), done)
         try:
-            child = self._children.errand(lambda: self._looked(pids), once)
-        except Refusal:  # no further process: later, perhaps
-            once({})
+            self._loop.fork(errand)
+        except Refusal as refusal:  # no further process: later, perhaps
+            errand.settle(refusal)
             return
-
-        def too_late() -> None:
-            if not told:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(child, signal.SIGKILL)
-                once({})
-
-        self._loop.later(_PATIENCE_US, too_late)
+        self._loop.later(_PATIENCE_US, lambda: errand.give_up("failed", "too late"))
 
     def _looked(self, pids: Collection[int]) -> dict[str, Any]:
         """In a child."""
@@ -98,9 +87,6 @@ class Stalls:
     def _left(self) -> list[Group]:
         """The attempts that were killed and have processes."""
         return [group for group in self._groups.values() if group.killed_us is not None and not group.told_empty]
-
-    def _pids(self, group: Group) -> list[int]:
-        return [*([] if group.errand is None else [group.errand]), *self._cgroups.procs(group.name)]
 
     def _tell(self, group: Group, waiting: list[dict[str, Any]]) -> None:
         """Tell of it, again and again: an agent that has just come hears of it too."""

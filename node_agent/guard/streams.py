@@ -21,7 +21,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from cosched.linux import process
+from cosched.linux import files, process
+from node_agent.guard.requests import Refusal
+from node_agent.guard.sockets import listening
 from node_agent.programs import rsh
 
 WINDOW_BYTES: Final = 256 << 10
@@ -31,15 +33,12 @@ _GRACE_US: Final = process.US_PER_S  # between SIGTERM and SIGKILL when the call
 _LINGER_US: Final = 300_000  # for output after the command's own end
 _MOST_WAITING: Final = 2 * WINDOW_BYTES
 _HEADER_BYTES: Final = 5
+_BACKLOG: Final = 8
 _STANDS: Final = struct.Struct(">QQ")
 _COUNT: Final = struct.Struct(">Q")
 _SIGNALS: Final = frozenset(
     (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 )
-
-
-class Taken(Exception):
-    """There is, or was, a command of that name already."""
 
 
 class NotUnderstood(Exception):
@@ -94,9 +93,12 @@ class Streams:
     """The pipes, the socket, and what is on its way."""
 
     def __init__(self, name: str, directory_fd: int, agent_uid: int) -> None:
-        """Raises OSError, and :class:`Taken`. ``theirs`` are the command's ends: close them once it is started."""
+        """Raises OSError, and :class:`Refusal` for a name that is, or was, another command's.
+
+        ``theirs`` are the command's ends: close them once it is started.
+        """
         self._name, self._directory = name, directory_fd
-        self._listener = _listening(name, directory_fd, agent_uid)
+        self._listener = _named(name, directory_fd, agent_uid)
         (stdin, self._input), (out, stdout), (err, stderr) = os.pipe(), os.pipe(), os.pipe()
         self.theirs = (stdin, stdout, stderr)
         self._outputs = (Output(rsh.STDOUT, out), Output(rsh.STDERR, err))
@@ -119,8 +121,7 @@ class Streams:
     def give_up(self) -> None:
         """It was not started: nothing of it stays."""
         self._listener.close()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._name, dir_fd=self._directory)
+        files.drop(self._name, self._directory)
 
     def carry(self, woken: int, reap: Callable[[], int | None], kill: Callable[[int], None]) -> None:
         """Pass everything on until there is nothing more to pass on.
@@ -149,8 +150,7 @@ class Streams:
             self._connection.close()
         self._listener.close()
         if self._gone:  # whoever asked has what there was, or will never ask again
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._name, dir_fd=self._directory)
+            files.drop(self._name, self._directory)
 
     # --- when it is over ----------------------------------------------------------------------------------------------
 
@@ -346,26 +346,19 @@ class Streams:
             self._outgoing += rsh.frame(rsh.TAKEN, _COUNT.pack(self._done))
 
 
-def _listening(name: str, directory_fd: int, agent_uid: int) -> socket.socket:
-    """A socket that appears under its name ready to be called, or not at all. Raises OSError, :class:`Taken`."""
+def _named(name: str, directory_fd: int, agent_uid: int) -> socket.socket:
+    """A socket that appears under its name ready to be called, or not at all. Raises OSError, :class:`Refusal`."""
     fresh = f".{os.getpid()}"
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(fresh, dir_fd=directory_fd)
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    mask = os.umask(0o177)
+    made = listening(f"/proc/self/fd/{directory_fd}/{fresh}", 0o177, _BACKLOG, socket.SOCK_STREAM)
     try:
-        listening.bind(f"/proc/self/fd/{directory_fd}/{fresh}")
-        listening.listen(8)
         if agent_uid != os.geteuid():
             os.chown(fresh, agent_uid, -1, dir_fd=directory_fd, follow_symlinks=False)
         os.link(fresh, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd, follow_symlinks=False)
-        return listening
+        return made
     except OSError as error:
-        listening.close()
+        made.close()
         if error.errno == errno.EEXIST:
-            raise Taken from None
+            raise Refusal("busy", f"command {name} has been started already") from None
         raise
     finally:
-        os.umask(mask)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(fresh, dir_fd=directory_fd)
+        files.drop(fresh, directory_fd)

@@ -14,55 +14,51 @@ import select
 import signal
 import stat
 import time
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from cosched.linux import machine, process
 from cosched.linux.cgroups import Cgroups
 from node_agent.guard import command
 from node_agent.guard.records import Record, Records
-from node_agent.guard.streams import Streams, Taken
+from node_agent.guard.requests import Refusal, Spawn, refusal_of
+from node_agent.guard.streams import Streams
 
 _MAX_SCRIPT_BYTES: Final = 16 << 20
 _PIECE_BYTES: Final = 1 << 20
-_LAST_FD: Final = 1 << 20
 _BETWEEN_VISITS_S: Final = 0.1
 #: Reaped in one visit. A job may make orphans faster than they are reaped.
 _MOST_A_VISIT: Final = 64
-_ENDED_BEFORE: Final = json.dumps({"error": "unrun", "message": "it was ended before the command began"})
 
 
 class CommandPlan(NamedTuple):
     """What a supervisor is to start and to watch.
 
-    ``script_fd`` has the script's text, ``stream`` names the streams to keep for the agent (None: the command has its
-    own), ``jobs_fd`` is the directory of all jobs, ``oom_kills`` how many there were; ``cpus`` it begins with, if
-    any.
+    ``stdio`` are the command's descriptors, unless ``asked`` names streams to keep for the agent. ``script_fd`` has the
+    script's text, ``jobs_fd`` is the directory of all jobs, which a script or streams need; ``oom_kills`` how many
+    there were; ``cpus`` it begins with, if any.
     """
 
-    job: int
-    attempt: int
-    n: int
+    asked: Spawn
     group: str
-    command: command.Command
     place: command.Place
+    stdio: tuple[int, ...]
     script_fd: int | None
-    stream: str | None
+    jobs_fd: int | None
     agent_uid: int
-    jobs_fd: int
     oom_kills: int
     boot_id: str
     cpus: tuple[int, ...]
 
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """(job, attempt, n)."""
+        return self.asked.job, self.asked.attempt, self.asked.n
 
-def close_all_but(keep: Iterable[int]) -> None:
-    """Close every descriptor from 3 on but these."""
-    start = 3
-    for fd in sorted({fd for fd in keep if fd >= start}):
-        os.closerange(start, fd)
-        start = fd + 1
-    os.closerange(start, _LAST_FD)
+    @property
+    def before_exec(self) -> list[int]:
+        """Descriptors that are needed until the command has been forked."""
+        return [fd for fd in (*self.stdio, self.script_fd, self.jobs_fd) if fd is not None]
 
 
 def supervise(plan: CommandPlan, cgroups: Cgroups, records: Records, report_fd: int) -> None:
@@ -74,7 +70,6 @@ def supervise(plan: CommandPlan, cgroups: Cgroups, records: Records, report_fd: 
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL if number == signal.SIGCHLD else signal.SIG_IGN)
-    close_all_but([records.fd, report_fd, *plan.command.stdio, *_only_here(plan)])
     os.chdir("/")
     process.set_name("cosched-superv")
     process.become_subreaper()
@@ -82,37 +77,25 @@ def supervise(plan: CommandPlan, cgroups: Cgroups, records: Records, report_fd: 
     try:
         if plan.script_fd is not None:
             path = _copy_script(plan.script_fd, plan)
-            plan = plan._replace(command=plan.command._replace(argv=(path, *plan.command.argv[1:])))
-        if plan.stream is not None:
-            streams = Streams(plan.stream, _directory(plan), plan.agent_uid)
-            plan = plan._replace(command=plan.command._replace(stdio=streams.theirs))
-        pid, failed = _started(plan, cgroups, records, report_fd)
-    except Taken:
-        _tell(report_fd, {"error": "busy", "message": f"command {plan.stream} has been started already"})
-        return
-    except OSError as error:
-        _tell(report_fd, {"error": "failed", "message": f"starting the command: {error.strerror}"})
-        return
-    if failed:
+            plan = plan._replace(asked=plan.asked._replace(argv=(path, *plan.asked.argv[1:])))
+        if plan.asked.stream is not None:
+            streams = Streams(plan.asked.stream, _directory(plan), plan.agent_uid)
+            plan = plan._replace(stdio=streams.theirs)
+        pid = _started(plan, cgroups, records, report_fd)
+    except (Refusal, OSError) as error:
+        why = error if isinstance(error, Refusal) else Refusal("failed", f"starting the command: {error.strerror}")
         if streams is not None:
             streams.give_up()
-        records.drop_command(plan.job, plan.attempt, plan.n)
-        _tell(report_fd, failed)
+        records.drop("run", *plan.key)  # it has not ended: there is no other
+        _tell(report_fd, why.fields)
         return
     _tell(report_fd, {"pid": pid})
     _attend(plan, pid, streams, cgroups, records, report_fd)
     if not cgroups.kernel_groups:
         os.close(report_fd)
-        _outlast_descendants()
-
-
-def _only_here(plan: CommandPlan) -> list[int]:
-    """Descriptors that the command's own process needs no more."""
-    return [*([] if plan.script_fd is None else [plan.script_fd]), *([] if _is_plain(plan) else [plan.jobs_fd])]
-
-
-def _is_plain(plan: CommandPlan) -> bool:
-    return plan.script_fd is None and plan.stream is None
+        with contextlib.suppress(ChildProcessError):
+            while True:  # until the last descendant has ended, so that they can be found below
+                os.wait()
 
 
 def _directory(plan: CommandPlan) -> int:
@@ -121,8 +104,8 @@ def _directory(plan: CommandPlan) -> int:
     return os.open(os.path.basename(plan.place.directory), flags, dir_fd=plan.jobs_fd)
 
 
-def _started(plan: CommandPlan, cgroups: Cgroups, records: Records, report_fd: int) -> tuple[int, Record]:
-    """The command's pid; and what went wrong, if it did not come to exec."""
+def _started(plan: CommandPlan, cgroups: Cgroups, records: Records, report_fd: int) -> int:
+    """The command's pid. Raises :class:`Refusal` if it did not come to exec, OSError."""
     go_read, go_write = os.pipe()
     failed_read, failed_write = os.pipe()  # closed by exec
     pid = os.fork()
@@ -131,30 +114,33 @@ def _started(plan: CommandPlan, cgroups: Cgroups, records: Records, report_fd: i
             for fd in (go_write, failed_read, report_fd):
                 os.close(fd)
             if os.read(go_read, 1):
-                wanted = partial(_wanted, plan, records)
-                command.become(plan.command, plan.place, cgroups, plan.group, plan.cpus, wanted)
-        except command.StepFailed as error:
-            _tell(failed_write, {"error": error.code, "message": str(error)})
+                command.become(
+                    plan.asked,
+                    plan.stdio,
+                    plan.place,
+                    cgroups,
+                    plan.group,
+                    plan.cpus,
+                    lambda: not _ending(plan, records),
+                )
+        except Refusal as error:
+            _tell(failed_write, error.fields)
         except BaseException as error:
             _tell(failed_write, {"error": "failed", "message": f"{type(error).__name__}: {error}"})
         finally:
             os._exit(127)
-    for fd in {go_read, failed_write, *plan.command.stdio, *_only_here(plan)}:
+    for fd in {go_read, failed_write, *plan.before_exec}:
         if fd > 2:
             os.close(fd)
     own, child = process.stat_of(os.getpid()), process.stat_of(pid)
-    records.write_run(
-        plan.job,
-        plan.attempt,
-        plan.n,
-        {
-            "boot_id": plan.boot_id,
-            "supervisor": os.getpid(),
-            "supervisor_start": own.start_ticks if own else -1,
-            "pid": pid,
-            "start_time": child.start_ticks if child else -1,
-        },
-    )
+    run = {
+        "boot_id": plan.boot_id,
+        "supervisor": os.getpid(),
+        "supervisor_start": own.start_ticks if own else -1,
+        "pid": pid,
+        "start_time": child.start_ticks if child else -1,
+    }
+    records.write(run, "run", *plan.key)
     _tell(report_fd, {"child": pid, "start_time": child.start_ticks if child else -1})
     os.write(go_write, b"g")
     os.close(go_write)
@@ -163,15 +149,14 @@ def _started(plan: CommandPlan, cgroups: Cgroups, records: Records, report_fd: i
         text += piece
     os.close(failed_read)
     if not text and ((now := process.stat_of(pid)) is None or now.executed):
-        return pid, {}
+        return pid
     os.waitpid(pid, 0)
-    failed: Record = json.loads(text or _ENDED_BEFORE)
-    return pid, failed
+    raise refusal_of(json.loads(text)) if text else Refusal("unrun", "it was ended before the command began")
 
 
-def _wanted(plan: CommandPlan, records: Records) -> bool:
-    """Whether the attempt is not being ended: the guard records that before it kills what is in the group."""
-    return not (records.group(plan.job, plan.attempt) or {}).get("ending")
+def _ending(plan: CommandPlan, records: Records) -> object:
+    """Why the attempt is being ended, if it is: the guard records that before it kills what is in the group."""
+    return (records.read("group", *plan.key[:2]) or {}).get("ending")
 
 
 def _attend(
@@ -197,7 +182,7 @@ def _attend(
             while True:  # not asked again: in that stage systemd answers no question
                 signal.pause()
         with contextlib.suppress(OSError):  # a full disk: the guard hears it all the same
-            records.write_exit(plan.job, plan.attempt, plan.n, record)
+            records.write(record, "exit", *plan.key)
         _tell(report_fd, {"exited": record})
         return status
 
@@ -230,7 +215,7 @@ class _Reaper:
         """``again(SECONDS)``: call :meth:`reaped` after that, for orphans that wait for the next visit."""
         self._cgroups = cgroups
         self._again = again
-        self._next_s = 0.0
+        self.next_s = 0.0  # no visit before that, unless the command itself has ended
 
     def reaped(self, pid: int) -> int | None:
         """Reap who has ended; how that process did, once it has: its status, or less than 0 a signal."""
@@ -238,19 +223,15 @@ class _Reaper:
         if not has_ended:
             if not _has_ended(os.P_ALL, 0):
                 return None
-            if (wait_s := self._next_s - time.monotonic()) > 0:
+            if (wait_s := self.next_s - time.monotonic()) > 0:
                 self._again(wait_s)
                 return None
         with self._cgroups.visit():
             found, more = _reap(pid if has_ended else -1, pid)
-        self.put_off(_BETWEEN_VISITS_S)
+        self.next_s = time.monotonic() + _BETWEEN_VISITS_S
         if more and found is None:
             self._again(_BETWEEN_VISITS_S)
         return found
-
-    def put_off(self, seconds: float) -> None:
-        """No visit before that, unless the command itself has ended."""
-        self._next_s = time.monotonic() + seconds
 
 
 def _reap(first: int, pid: int) -> tuple[int | None, bool]:
@@ -278,17 +259,16 @@ def _has_ended(kind: int, which: int) -> bool:
 def _record(plan: CommandPlan, pid: int, start_ticks: int, code: int, cgroups: Cgroups, records: Records) -> Record:
     """How the command ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    group = records.group(plan.job, plan.attempt) or {}
     return {
-        "job": plan.job,
-        "attempt": plan.attempt,
-        "n": plan.n,
+        "job": plan.asked.job,
+        "attempt": plan.asked.attempt,
+        "n": plan.asked.n,
         "boot_id": plan.boot_id,
         "pid": pid,
         "start_time": start_ticks,
         "status": code if code >= 0 else None,
         "signal": -code if code < 0 else None,
-        "cause": _cause(code, group.get("ending"), cgroups.usage(plan.group).oom_kills > plan.oom_kills),
+        "cause": _cause(code, _ending(plan, records), cgroups.usage(plan.group).oom_kills > plan.oom_kills),
         "cpu_us": round((used.ru_utime + used.ru_stime) * process.US_PER_S),
         "memory_peak_bytes": used.ru_maxrss << 10,
     }
@@ -299,15 +279,6 @@ def _cause(code: int, ending: object, out_of_memory: bool) -> str:
     if isinstance(ending, str):
         return ending
     return "memory" if code != 0 and out_of_memory else "own"
-
-
-def _outlast_descendants() -> None:
-    """Without cgroups: stay until the last descendant has ended, so that they can be found below."""
-    while True:
-        try:
-            os.wait()
-        except ChildProcessError:
-            return
 
 
 def _copy_script(fd: int, plan: CommandPlan) -> str:
@@ -321,10 +292,7 @@ def _copy_script(fd: int, plan: CommandPlan) -> str:
     try:
         at = 0
         while piece := os.pread(fd, _PIECE_BYTES, at):
-            while piece:
-                written = os.write(copy, piece)
-                at += written
-                piece = piece[written:]
+            at += os.write(copy, piece)
         if place.switch:
             os.fchown(copy, place.user.uid, place.user.gid)
         os.fchmod(copy, 0o500)

@@ -5,9 +5,9 @@ import time
 from typing import Final
 
 from cosched.wire.messages import NO_UID, Account, Survey, Surveyed
-from node_agent.guard import fields, requests
+from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, GuardRefused
-from node_agent.guard.protocol import MAX_SUBMITTERS
+from node_agent.guard.requests import MAX_SUBMITTERS
 from node_agent.service.guard import Guard
 
 #: The scheduler waits for 5 s, the guard gives a question up after 3 s.
@@ -24,7 +24,7 @@ class UserSurveys:
     async def answer(self, request: Survey) -> Surveyed:
         """Users by name as this node's user database has them, unknown ones left out. Raises nothing."""
         now_us = time.time_ns() // 1000
-        left = [name for name in request.users if fields.is_user(name)]  # no other is known anywhere
+        left = [name for name in request.users if requests.is_user(name)]  # no other is known anywhere
         found: dict[str, Account] = {}
         problem = ""
         try:

@@ -18,11 +18,9 @@ from cosched.wire import messages as wire
 from cosched.wire.messages import Survey
 from node_agent.core.attempt import Attempt
 from node_agent.guard import user_survey
-from node_agent.guard.children import Children
 from node_agent.guard.client import GuardGone
 from node_agent.guard.loop import Loop
-from node_agent.guard.protocol import MAX_SUBMITTERS
-from node_agent.guard.requests import Accounts
+from node_agent.guard.requests import MAX_SUBMITTERS, Accounts
 from node_agent.guard.settings import Security
 from node_agent.service.environment import Environment
 from node_agent.service.guard import Guard
@@ -86,19 +84,19 @@ def test_survey_that_hangs_is_given_up_and_another_one_meanwhile_is_refused(monk
     monkeypatch.setattr(user_survey, "_PATIENCE_US", 50_000)
     loop = Loop()
     answers: list[Any] = []
-    users = user_survey.UserSurvey(Security(), Children(loop, 0), loop)
+    users = user_survey.UserSurvey(Security(), loop)
     for _ in range(2):
-        users.answer(Accounts({"root": None}), answers.append)
+        users.answer(Accounts({"root": None}), (), answers.append)
     assert [refusal.code for refusal in answers] == ["busy"]
     while users._running:
         loop.run_once()
     assert [refusal.code for refusal in answers] == ["busy", "failed"]
-    users.answer(Accounts({"root": None}), answers.append)
+    users.answer(Accounts({"root": None}), (), answers.append)
     assert answers.pop()["users"]["root"][3].startswith("cannot be looked up"), "it is still looked up"
     while users._late:
         loop.run_once()
     monkeypatch.undo()
-    users.answer(Accounts({"root": None}), answers.append)
+    users.answer(Accounts({"root": None}), (), answers.append)
     while users._running:
         loop.run_once()
     assert answers[2]["users"]["root"][:2] == [0, 0]
@@ -120,12 +118,12 @@ def test_slow_home_of_one_user_leaves_the_others_looked_up(tmp_path: Path) -> No
     """One home that did not answer had all users of the node "cannot be looked up", in each later question, too."""
     loop = Loop()
     answers: list[Any] = []
-    users = user_survey.UserSurvey(Security(), Children(loop, 0), loop)
+    users = user_survey.UserSurvey(Security(), loop)
     with account() as ada, account() as bob, hanging_directory(tmp_path / "hanging") as hanging:
         shutil.rmtree(bob.pw_dir)
         subprocess.run(["usermod", "--home", hanging / "bob", bob.pw_name], check=True, capture_output=True)
         for asked in range(1, 3):
-            users.answer(Accounts({bob.pw_name: None, ada.pw_name: None, "root": None}), answers.append)
+            users.answer(Accounts({bob.pw_name: None, ada.pw_name: None, "root": None}), (), answers.append)
             while len(answers) < asked:
                 loop.run_once()
     for answer in answers:

@@ -63,7 +63,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "pause")
 
     monkeypatch.setattr(files, "replace", refused)
-    monkeypatch.setattr(Records, "drop_pause", refused)
+    monkeypatch.setattr(Records, "drop", refused)
 
 
 def test_a_pause_holds_at_once_on_a_full_disk_and_the_answer_says_that_it_is_not_on_record(

@@ -264,8 +264,9 @@ def test_what_is_prepared_waits_until_what_a_predecessor_left_of_it_is_removed(a
 def test_what_a_guard_has_done_on_the_side_ends_with_it() -> None:
     """A successor takes over what is there: nothing may be added to it, or be removed from it, behind its back."""
     program = (
-        "import time; from node_agent.guard.children import Children; from node_agent.guard.loop import Loop;"
-        "print(Children(Loop(), 0).errand(lambda: time.sleep(1000), print), flush=True); time.sleep(1000)"
+        "import time; from node_agent.guard.children import Errand; from node_agent.guard.loop import Loop;"
+        "errand = Errand(lambda: time.sleep(1000), print); Loop().fork(errand);"
+        "print(errand.pid, flush=True); time.sleep(1000)"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as guard:
         assert guard.stdout is not None

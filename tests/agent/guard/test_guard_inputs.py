@@ -112,7 +112,7 @@ def test_what_fails_again_and_again_is_called_once_a_second_and_told_once_a_minu
     loop.watch(read, broken(by_fd))
     loop.later(0, broken(by_timer))
     duty = Duty("the contract", broken(by_duty), lambda: 0)
-    duty.on_failed = lambda: armed.append(1)
+    loop.on_duty_failed = lambda: armed.append(1)
     loop.keep(duty)
     while len(by_fd) < 2 or len(by_timer) < 2 or len(by_duty) < 2:
         loop.run_once()
@@ -126,12 +126,13 @@ def test_what_fails_again_and_again_is_called_once_a_second_and_told_once_a_minu
 
 
 def test_a_child_that_cannot_be_reaped_keeps_no_signal_from_being_heard(
-    loop: Loop, capsys: pytest.CaptureFixture[str]
+    loop: Loop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []
-    loop.on_child_ended = broken(calls)
+    fail = broken(calls)
+    monkeypatch.setattr(os, "waitpid", lambda *_: fail())
     loop._woken, wake = os.pipe2(os.O_NONBLOCK)
     os.write(wake, bytes([signal.SIGCHLD, signal.SIGTERM]))
-    loop._signalled()
+    assert not loop.attempt("a callback", loop._signalled)
     assert (len(calls), loop.stopping) == (1, True)
     assert "on purpose" in capsys.readouterr().err

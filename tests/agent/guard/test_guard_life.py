@@ -17,7 +17,8 @@ from cosched.apps.lab.tiers import tried
 from cosched.linux import users
 from cosched.linux.cgroups import Cgroups
 from cosched.linux.namespaces import mount
-from node_agent.guard.command import Command, Place, become
+from node_agent.guard.command import Place, become
+from node_agent.guard.requests import Spawn
 
 
 def test_a_job_from_its_preparation_to_nothing_left(any_guard: RealGuard) -> None:
@@ -162,7 +163,7 @@ def test_program_on_noexec_mount_is_refused_as_noexec(tmp_path: Path, program: s
         path.write_text(first_line.format(place=tmp_path))
         path.chmod(0o700)
         place = Place(users.of_uid(os.getuid()), False, False, str(tmp_path), (), False, 0o022)
-        become(Command((str(path),), {}, "/", (0, 1, 2), None, None), place, Mock(spec=Cgroups), "job-1.1", ())
+        become(Spawn(1, 1, 0, (str(path),), {}, "/"), (0, 1, 2), place, Mock(spec=Cgroups), "job-1.1", ())
 
     assert tried(execute) == f"{path}: {told.format(place=tmp_path)}{noexec} is mounted noexec"
 

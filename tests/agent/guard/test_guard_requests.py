@@ -18,8 +18,7 @@ from kit.waiting import BOUND_S, wait_for
 
 from node_agent.guard import requests
 from node_agent.guard.client import GuardClient, GuardGone
-from node_agent.guard.protocol import MAX_PACKET_BYTES
-from node_agent.guard.requests import Refusal, decode
+from node_agent.guard.requests import MAX_PACKET_BYTES, Refusal, decode
 
 PREPARE = {
     "job": 1, "attempt": 1, "user": "ada", "directory": "/", "tasks": 1, "memory_bytes": None, "limit_us": None,
@@ -326,7 +325,7 @@ def test_a_guard_that_cannot_fork_says_so_and_goes_on(guard: RealGuard) -> None:
     assert guard.process is not None
     soft, hard = resource.prlimit(guard.process.pid, resource.RLIMIT_NOFILE)
     used = len(os.listdir(f"/proc/{guard.process.pid}/fd"))
-    resource.prlimit(guard.process.pid, resource.RLIMIT_NOFILE, (used + 4, hard))
+    resource.prlimit(guard.process.pid, resource.RLIMIT_NOFILE, (used + 3, hard))  # those that come along
     assert guard.refused(guard.spawning(["true"]), guard.null())[0] == "failed"
     resource.prlimit(guard.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
     guard.shell("exit 0")

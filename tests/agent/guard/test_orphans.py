@@ -41,13 +41,13 @@ def test_a_visit_reaps_no_more_than_so_many_and_the_command_first(
         assert again == [], "whoever has a command's end has nothing left to wait for"
         for _ in range(_MOST_A_VISIT):
             ended()
-        reaper.put_off(0.0)
+        reaper.next_s = 0.0
         assert reaper.reaped(1 << 22) is None
         assert len(children()) == 2
         assert len(again) == 1, "those who are left have another visit, whether or not anybody else ends"
         assert reaper.reaped(1 << 22) is None
         assert (len(children()), len(again)) == (2, 2), "not yet"
-        reaper.put_off(0.0)
+        reaper.next_s = 0.0
         assert reaper.reaped(1 << 22) is None
         assert (children(), len(again)) == (set(), 2)
         assert reaper.reaped(1 << 22) is None
@@ -70,7 +70,7 @@ def test_an_endless_number_of_orphans_does_not_hold_who_reaps_them(groups: Cgrou
             for _ in range(3):
                 wait_for(lambda: len(children()) > 2 * _MOST_A_VISIT, "orphans")
                 there = children()
-                reaper.put_off(0.0)
+                reaper.next_s = 0.0
                 assert reaper.reaped(maker) is None
                 assert 0 < len(there - children()) <= _MOST_A_VISIT
         finally:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from cosched.linux import files, machine
 from cosched.linux.cgroup_visit import visiting
 from cosched.linux.cgroups import ENDINGS, VISITORS, Cgroups
 from node_agent.guard.records import Records
+from node_agent.guard.requests import Spawn
 from node_agent.guard.supervisor import _attend, _Reaper
 
 
@@ -95,7 +97,7 @@ def test_a_status_is_not_lost_and_orphans_are_reaped_now_and_then(groups: Cgroup
         first, *_ = [ended(status) for status in (7, 0, 0, 0)]
         assert reaper.reaped(first) == 7
         assert children() == set()
-        reaper.put_off(3600.0)
+        reaper.next_s = time.monotonic() + 3600.0
         orphan, command = ended(), ended(5)
         assert reaper.reaped(1 << 22) is None
         assert children() == {orphan, command}, "orphans wait for the next visit"
@@ -168,7 +170,8 @@ def test_end_while_the_machine_shuts_down_is_not_recorded(
         return down
 
     monkeypatch.setattr(machine, "shuts_down", shuts_down)
-    plan: Any = SimpleNamespace(job=1, attempt=1, n=0, group="job-1.1", oom_kills=0, boot_id="boot")
+    asked = Spawn(1, 1, 0, ("true",), {}, "/")
+    plan: Any = SimpleNamespace(asked=asked, key=(1, 1, 0), group="job-1.1", oom_kills=0, boot_id="boot")
     supervisor_pid = os.fork()
     if supervisor_pid == 0:
         _attend(plan, ended(1), None, groups, records, os.open("/dev/null", os.O_WRONLY))
@@ -184,6 +187,6 @@ def test_end_while_the_machine_shuts_down_is_not_recorded(
     wait_for(has_ended, "the supervisor to end")
     status = os.waitstatus_to_exitcode(os.waitpid(supervisor_pid, 0)[1])
     assert status == (-signal.SIGTERM if down else 0)
-    found = records.exit(1, 1, 0)
+    found = records.read("exit", 1, 1, 0)
     assert (found and found["status"]) == (None if down else 1)
     os.close(records_fd)

@@ -43,7 +43,7 @@ def test_failed_write_leaves_the_old_file_and_no_temporary_one(records: Records,
 
 
 def test_new_guard_removes_its_predecessors_half_written_records(records: Records, tmp_path: Path) -> None:
-    records.write_group(8, 1, {"request": {}})
+    records.write({"request": {}}, "group", 8, 1)
     half_written(tmp_path, "8.1.group", "8.1.0.run", "held", "pause", "word", "epoch")
     records.drop_half_written()
     assert names(tmp_path) == ["8.1.group"]
@@ -56,9 +56,9 @@ def test_exit_that_a_supervisor_is_writing_outlives_a_new_guard(records: Records
 
 
 def test_dropped_attempt_takes_its_half_written_records_along(records: Records, tmp_path: Path) -> None:
-    records.write_group(8, 1, {"request": {}})
+    records.write({"request": {}}, "group", 8, 1)
     half_written(tmp_path, "8.1.group", "8.1.0.exit", "8.11.0.exit", "18.1.0.exit")
-    records.drop(8, 1)
+    records.drop_attempt(8, 1)
     assert names(tmp_path) == [".18.1.0.exit.13", ".8.11.0.exit.13"]
 
 

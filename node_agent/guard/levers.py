@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from cosched.linux.cgroups import HELD_US, Cgroups, group_name
 from cosched.linux.process import US_PER_S, boottime_us
-from node_agent.guard.requests import Refusal, Slots
+from node_agent.guard.requests import Slots, lease
 
 Key = tuple[int, int]
 
@@ -59,7 +59,7 @@ class Levers:
 
     def weigh(self, key: Key, percent: int, until_us: int, now_us: int) -> int:
         """Give a job that weight, until then. Returns until when. Raises :class:`Refusal`, OSError."""
-        until_us = lease(until_us, now_us)
+        until_us = lease(until_us, now_us, MAX_LEASE_US)
         before = self._raised.get(key, (NEUTRAL.percent, 0))[0]
         self._raised[key] = percent, until_us
         try:
@@ -73,7 +73,7 @@ class Levers:
     def slots(self, slots: Slots, now_us: int) -> int:
         """Let jobs take turns, until then; no rows: not any more. Raises :class:`Refusal`, OSError."""
         if slots.rows:
-            slots = slots._replace(until_us=lease(slots.until_us, now_us))
+            slots = slots._replace(until_us=lease(slots.until_us, now_us, MAX_LEASE_US))
         self._slots = slots if slots.rows else None
         try:
             self._apply(now_us, strict=True)
@@ -194,10 +194,3 @@ def _waiting(slots: Slots, number: int) -> Iterator[Key]:
         for other in slots.rows:
             if other is not row:
                 yield from other
-
-
-def lease(until_us: int, now_us: int) -> int:
-    """Until when what was asked for holds. Raises :class:`Refusal` where that is over."""
-    if until_us <= now_us:
-        raise Refusal("stale", f"until {until_us}, which was {now_us - until_us} us ago")
-    return min(until_us, now_us + MAX_LEASE_US)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from cosched.linux.cgroups import Cgroups
 from cosched.linux.process import US_PER_S
-from node_agent.guard.requests import Refusal
+from node_agent.guard.requests import Refusal, lease
 from node_agent.guard.settings import Contract
 
 #: Nobody is trusted for longer: a request beyond that is cut.
@@ -90,9 +90,7 @@ class Limiter:
         if epoch < self.epoch:
             raise Refusal("stale", f"relax of epoch {epoch}; epoch {self.epoch} has been seen")
         self.epoch = epoch
-        if until_us <= now_us:
-            raise Refusal("stale", f"relax until {until_us}, which was {now_us - until_us} us ago")
-        self.until_us = min(until_us, now_us + MAX_RELAX_US)
+        self.until_us = lease(until_us, now_us, MAX_RELAX_US, "relax ")
         if self.armed:
             self.armed = False
             self._apply(now_us)
@@ -103,10 +101,8 @@ class Limiter:
 
     def tighten(self, ratio: float, until_us: int, now_us: int) -> None:
         """While armed, only this share of the ceiling until then. Raises :class:`Refusal` for a moment that is over."""
-        if until_us <= now_us:
-            raise Refusal("stale", f"tighten until {until_us}, which was {now_us - until_us} us ago")
-        before = self._tight
-        self._tight, self._tight_until_us = ratio, min(until_us, now_us + MAX_RELAX_US)
+        until_us, before = lease(until_us, now_us, MAX_RELAX_US, "tighten "), self._tight
+        self._tight, self._tight_until_us = ratio, until_us
         if ratio != before:
             self._apply(now_us)
 

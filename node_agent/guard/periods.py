@@ -14,7 +14,8 @@ from typing import Final
 
 from cosched.linux.cgroups import PERIOD_US, Cgroups, quota
 from cosched.linux.process import boottime_us
-from node_agent.guard.levers import lease
+from node_agent.guard.levers import MAX_LEASE_US
+from node_agent.guard.requests import lease
 
 #: Beginnings that are this near to where they belong are left there: clocks are not known better.
 _NEAR_US: Final = 750
@@ -54,7 +55,7 @@ class Periods:
 
         Returns until when. Raises :class:`Refusal`.
         """
-        until_us = lease(until_us, self._clock())
+        until_us = lease(until_us, self._clock(), MAX_LEASE_US)
         self._asked = begin_us, until_us
         return until_us
 

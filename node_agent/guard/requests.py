@@ -229,6 +229,13 @@ def refusal_of(fields: Mapping[str, Any]) -> Refusal:
     return Refusal(str(fields["error"]), str(fields["message"]))
 
 
+def lease(until_us: int, now_us: int, most_us: int, what: str = "") -> int:
+    """Until when a request holds, for so long at most. Raises :class:`Refusal` where that is over."""
+    if until_us <= now_us:
+        raise Refusal("stale", f"{what}until {until_us}, which was {now_us - until_us} us ago")
+    return min(until_us, now_us + most_us)
+
+
 class Contract(NamedTuple):
     """The cluster's contract."""
 

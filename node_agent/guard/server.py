@@ -40,11 +40,6 @@ class Server:
         self._socket = _listening(run, agent_uid)
         loop.watch(self._socket.fileno(), self._knocked)
 
-    def emit(self, event: dict[str, Any]) -> None:
-        """Tell the agent, if there is one: one who comes later asks for the list."""
-        if self._agent is not None:
-            self._send(event)
-
     def close(self) -> None:
         """Listen no more."""
         with contextlib.suppress(OSError):
@@ -93,7 +88,7 @@ class Server:
             else:
                 self._obey(packet, fds)
         except Refusal as refusal:
-            self._send({"re": -1, **refusal.fields})
+            self.emit({"re": -1, **refusal.fields})
         finally:
             for fd in fds:
                 os.close(fd)
@@ -106,7 +101,7 @@ class Server:
             if self._agent is not asker:
                 return  # who asked has gone
             told = result.fields if isinstance(result, Refusal) else {"ok": True, **result}
-            self._send({"re": number, **told})
+            self.emit({"re": number, **told})
 
         if isinstance(request, Refusal):
             answer(request)
@@ -122,7 +117,10 @@ class Server:
             self._loop.complain(f"a request ({type(request).__name__})", error)
             answer(Refusal("failed", f"a mistake in the guard: {type(error).__name__}: {error}"))
 
-    def _send(self, message: dict[str, Any]) -> None:
+    def emit(self, message: dict[str, Any]) -> None:
+        """Tell the agent, if there is one: one who comes later asks for the list."""
+        if self._agent is None:
+            return
         packet = json.dumps(message, separators=(",", ":")).encode()
         if len(packet) > MAX_PACKET_BYTES:
             refusal = {"re": message.get("re"), "error": "failed", "message": "the answer is too long to travel"}

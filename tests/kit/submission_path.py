@@ -30,6 +30,8 @@ _PACKED: Final = struct.pack(">BI", 0xCE, _JOB)
 _VARARGS: Final = 0x04
 _VARKEYWORDS: Final = 0x08
 _DEPTH: Final = 7
+#: What of an object of ours without fields is looked into: values, and calls that it keeps.
+_KEPT: Final = (int, str, types.FunctionType, functools.partial)
 _MANY: Final = 64
 #: Where a function of ours gives the submission to a queue, another thread, another process or a program.
 _PYTHON_QUEUES: Final = {
@@ -88,7 +90,7 @@ def _parts(value: Any) -> Iterable[Any]:
         case _ if fields := _fields(value):
             return [getattr(value, name, None) for name in fields]
         case _ if module in _OURS:
-            return [each for each in getattr(value, "__dict__", {}).values() if isinstance(each, int | str)]
+            return [each for each in getattr(value, "__dict__", {}).values() if isinstance(each, _KEPT)]
     return _bound(value)
 
 

@@ -26,7 +26,6 @@ class CpuSets:
         self._cgroups = cgroups
         self._groups = groups
         self._procs = procs
-        self._by_affinity: set[tuple[int, int]] = set()  # no controller keeps these
         self._next_us = 0
         self.on_moved: Callable[[Group], None] = lambda _: None
 
@@ -76,14 +75,11 @@ class CpuSets:
         """Keep a job's processes to what it was given. Raises OSError."""
         cpus = self.cpus(group)
         if self._cgroups.confine(group.name, cpus or None):
-            self._by_affinity.discard(group.key)
+            group.by_affinity = False
             return
-        if cpus or group.key in self._by_affinity:
+        if cpus or group.by_affinity:
             keep_to(self._cgroups.procs(group.name), cpus or self._cgroups.cpus(), strays_only=False)
-        if cpus:
-            self._by_affinity.add(group.key)
-        else:
-            self._by_affinity.discard(group.key)
+        group.by_affinity = bool(cpus)
 
     def cpus(self, group: Group) -> tuple[int, ...]:
         """The machine's CPUs that a job was given; none where it has no set of its own."""
@@ -92,7 +88,7 @@ class CpuSets:
 
     def affinity(self, group: Group) -> tuple[int, ...]:
         """What a command of a job is to be begun with, where no controller keeps it; none: as it comes."""
-        return self.cpus(group) if group.key in self._by_affinity else ()
+        return self.cpus(group) if group.by_affinity else ()
 
     def due_us(self) -> int | None:
         """When :meth:`tick` is wanted next; None: not before something changes."""
@@ -114,9 +110,5 @@ class CpuSets:
         return [
             group
             for group in self._groups.values()
-            if group.processors and (group.key in self._by_affinity or not self._cgroups.kernel_groups)
+            if group.processors and (group.by_affinity or not self._cgroups.kernel_groups)
         ]
-
-    def forget(self, key: tuple[int, int]) -> None:
-        """The job's group is gone."""
-        self._by_affinity.discard(key)

@@ -34,7 +34,6 @@ class _Watched:
     def __init__(self) -> None:
         self.had_child: set[Process] = set()
         self.had_ranks = False
-        self.ranks = 0
         self.from_us: int | None = None
         self.left_us = BUDGET_US
 
@@ -100,11 +99,6 @@ class Easing:
             del self._watched[key]
         self._next_us = now_us + wait_us
 
-    def ranks(self, key: tuple[int, int]) -> int:
-        """How many ranks a job had here at the latest look."""
-        watched = self._watched.get(key)
-        return watched.ranks if watched else 0
-
     def end_all(self) -> None:
         """Everybody is among the jobs again."""
         for group in self._groups.values():
@@ -123,7 +117,7 @@ class Easing:
                 self._restrain(group)
         elif watched.had_ranks and not ranks and others:
             self._ease(group, watched)
-        watched.ranks = ranks
+        group.ranks = ranks
         watched.had_ranks |= ranks > 0
 
     def _ease(self, group: Group, watched: _Watched) -> None:

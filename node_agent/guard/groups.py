@@ -100,6 +100,8 @@ class Group:
         self.removing = False
         self.unrecorded = False  # found without a record: what runs, runs on, and nothing more is started
         self.processors: tuple[int, ...] = ()  # of the node's, that it may use alone; none: any (``cpu_sets``)
+        self.by_affinity = False  # no controller keeps it to its processors
+        self.ranks = 0  # how many it had here at the latest look (``easing``)
         self.since_us: int | None = None  # when it was made ready; None: not known
         self.stopped_us: int | None = None  # since when it has no CPU and its processes are stopped
         self.asleep = False  # its processes come after all others

@@ -28,7 +28,6 @@ from node_agent.guard.sandboxes import Sandboxes
 from node_agent.guard.server import Answer
 from node_agent.guard.settings import Settings
 from node_agent.guard.stalls import Stalls
-from node_agent.guard.starts import Starts
 from node_agent.guard.supervisor import CommandPlan, supervise
 
 MAX_GROUPS: Final = 96  # so that a list of them all fits into a packet
@@ -76,8 +75,7 @@ class Jobs:
         self.cpu_sets.on_moved = self.endings.save
         self.freezer = Freezer(self.groups, cgroups, loop.complain)
         own = settings.paths.state, settings.paths.run
-        self.stalls = Stalls(self.groups, cgroups, loop, emit, own)
-        self.starts = Starts(loop, self.stalls, self.endings, self._held)
+        self.stalls = Stalls(self.groups, cgroups, loop, emit, self.endings, own)
         self._sandboxes = Sandboxes(settings, cgroups, self.stalls, loop, jobs_fd, private_tmp=private_tmp)
         self.easing = Easing(
             self.groups, cgroups, idle, self.endings.save, lambda group: self.endings.look_in(group, 0)
@@ -119,10 +117,6 @@ class Jobs:
                 # of a pause in which it was stopped, the rest counts when it has a CPU again
                 group.deadline_us += paused_us if stopped_us is None else max(0, stopped_us - since_us)
                 self.endings.save(group)
-
-    def _held(self, group: Group) -> bool:
-        """Whether a job's processes are stopped now."""
-        return self.endings.paused or group.stopped_us is not None
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -241,7 +235,7 @@ class Jobs:
         except Refusal as refusal:
             self._not_started(group, started, refusal)
             return
-        self.starts.watch(group, started, request)
+        self.stalls.watch_start(group, started, request)
         with contextlib.suppress(OSError):
             started.pidfd = os.pidfd_open(child.pid)  # it is a child, and is not reaped before the loop goes on
         self._cgroups.watch_over(group.name, group.mark, child.pid, group.memory_bytes)
@@ -394,7 +388,7 @@ class Jobs:
                     "cpu_us": used[0],
                     "memory_peak_bytes": used[1],
                     "cpus": list(self.cpu_sets.cpus(group)),
-                    "ranks": self.easing.ranks(group.key),
+                    "ranks": group.ranks,
                     "commands": [found.status_fields() for found in group.commands.values()],
                 }
             )
@@ -455,7 +449,7 @@ class Jobs:
         if not self._cgroups.kernel_groups:
             again()
         if found.state == "starting":
-            self.starts.watch(group, found)
+            self.stalls.watch_start(group, found)
             begins()
         else:
             self._limit(group, found)
@@ -512,7 +506,6 @@ class Jobs:
                 os.close(group.watch_fd)
             self._records.drop_attempt(*group.key)
             self.levers.forget(group.key)
-            self.cpu_sets.forget(group.key)
             self.groups.pop(group.key, None)
             answer({})
 

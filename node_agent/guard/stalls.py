@@ -1,4 +1,8 @@
-"""What cannot be ended: processes of an attempt that are left long after they were killed, and what each waits for.
+"""What neither begins nor ends: commands on their way to exec, and processes that are left long after they were killed.
+
+A command whose preparation takes too long is withdrawn: it is refused, and never runs late. A file system that does not
+answer holds a preparation in the kernel, where it hears no signal. It is killed first: what has executed no program
+when it has been killed executes no instruction of one any more, whenever it wakes up.
 
 A process in uninterruptible sleep hears no signal until the file system that it waits for answers. The guard goes on:
 what /proc tells of such a process is read in a child, which is given up where it hangs too.
@@ -12,15 +16,18 @@ from typing import Any, Final
 from cosched.linux import files, process, stalls
 from cosched.linux.cgroups import Cgroups
 from node_agent.guard.children import Errand, Result
-from node_agent.guard.endings import Emit
-from node_agent.guard.groups import Group
+from node_agent.guard.endings import Emit, Endings
+from node_agent.guard.groups import Command, Group
 from node_agent.guard.loop import Loop
-from node_agent.guard.requests import Refusal
+from node_agent.guard.requests import Refusal, Spawn
 
 #: How long after its first SIGKILL an attempt that still has processes is looked at, and how often from then on.
 BOUND_US: Final = 5 * process.US_PER_S
 _AGAIN_US: Final = 5 * process.US_PER_S
 _PATIENCE_US: Final = 2 * process.US_PER_S
+#: From a request until it is refused. Shorter than an agent's patience with its guard (``node_agent.service.guard``).
+START_US: Final = 12 * process.US_PER_S
+_HELD_AGAIN_US: Final = process.US_PER_S
 #: Processes told of each attempt.
 MOST: Final = 4
 
@@ -28,7 +35,7 @@ Then = Callable[[list[dict[str, Any]]], None]
 
 
 class Stalls:
-    """Watches the attempts of ``groups`` that are ending; ``emit`` takes an event of each that has processes left."""
+    """Watches starts, and the ends of ``groups``; ``emit`` takes an event of each attempt that has processes left."""
 
     def __init__(
         self,
@@ -36,6 +43,7 @@ class Stalls:
         cgroups: Cgroups,
         loop: Loop,
         emit: Emit,
+        endings: Endings,
         own: Collection[str],
     ) -> None:
         """``own``: paths that the guard and its agent write to."""
@@ -43,6 +51,7 @@ class Stalls:
         self._cgroups = cgroups
         self._loop = loop
         self._emit = emit
+        self._endings = endings
         self._own = [os.path.realpath(path) for path in own]
         self._next_us: dict[tuple[int, int], int] = {}
 
@@ -60,6 +69,28 @@ class Stalls:
                 self._next_us[key] = now_us + _AGAIN_US
                 pids = [*([] if group.errand is None else [group.errand]), *self._cgroups.procs(group.name)]
                 self.look(pids, partial(self._tell, group))
+
+    def watch_start(self, group: Group, command: Command, request: Spawn | None = None) -> None:
+        """Withdraw the command if it has not begun in time; ``request`` (None: not known) says what it may wait for."""
+        self._loop.later(START_US, lambda: self._late(group, command, request))
+
+    def _late(self, group: Group, command: Command, request: Spawn | None) -> None:
+        if not _starting(group, command):
+            return
+        if self._endings.paused or group.stopped_us is not None:  # its commands cannot begin
+            self._loop.later(_HELD_AGAIN_US, lambda: self._late(group, command, request))
+            return
+        pids = [] if command.child is None else [command.child[0]]
+        self.look(pids, lambda found: self._withdraw(group, command, _story(found, request)))
+
+    def _withdraw(self, group: Group, command: Command, why: str) -> None:
+        """Refuse the command, unless it has begun: its supervisor is about to say so, then."""
+        if not _starting(group, command) or not command.kill_unexecuted():
+            return
+        command.withdrawn = True
+        if command.n == 0:
+            self._endings.begin(group, "killed", 0)
+        command.answer(Refusal("unrun", why))
 
     def look(self, pids: Collection[int], then: Then) -> None:
         """What these processes wait for, each as the fields of ``cosched.linux.stalls.Waiting``, and ``own``: whether
@@ -105,3 +136,23 @@ class Stalls:
                 "processes": waiting,
             }
         )
+
+
+def _starting(group: Group, command: Command) -> bool:
+    """Whether somebody waits for it to begin."""
+    return command.state == "starting" and not command.withdrawn and group.commands.get(command.n) is command
+
+
+def _story(found: list[dict[str, Any]], request: Spawn | None) -> str:
+    """What a preparation waits for, for people."""
+    seconds = START_US // process.US_PER_S
+    waiting = next((each for each in found if each["mount"]), None)
+    if waiting is None:
+        channel = next((f" (it waits in the kernel's {each['channel']})" for each in found if each["channel"]), "")
+        return f"the command did not begin within {seconds} s{channel}"
+    path = str(waiting["path"])
+    what = ""
+    if request is not None:
+        named = {request.cwd: "the directory ", request.output: "the output ", request.error: "the error output "}
+        what = named.get(path, "")
+    return f"{what}{path} on {waiting['mount']} does not answer: no start within {seconds} s"

@@ -17,12 +17,10 @@ from typing import Any, Final, NamedTuple
 
 from cosched.linux.cgroups import HELD_US, Cgroups, group_name
 from cosched.linux.process import US_PER_S, boottime_us
-from node_agent.guard.requests import Slots, lease
+from node_agent.guard.requests import MAX_LEASE_US, Slots, lease
 
 Key = tuple[int, int]
 
-#: Nobody is trusted for longer: a request beyond that is cut.
-MAX_LEASE_US: Final = 10 * US_PER_S
 #: Turns that would hold somebody for longer are by the idle class.
 MAX_HELD_US: Final = HELD_US[1]
 _NEVER_US: Final = 1 << 62

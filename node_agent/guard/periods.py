@@ -14,8 +14,7 @@ from typing import Final
 
 from cosched.linux.cgroups import PERIOD_US, Cgroups, quota
 from cosched.linux.process import boottime_us
-from node_agent.guard.levers import MAX_LEASE_US
-from node_agent.guard.requests import lease
+from node_agent.guard.requests import MAX_LEASE_US, lease
 
 #: Beginnings that are this near to where they belong are left there: clocks are not known better.
 _NEAR_US: Final = 750

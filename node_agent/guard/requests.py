@@ -88,6 +88,8 @@ MAX_PACKET_BYTES: Final = 192 << 10
 #: Bounds of ``weigh`` and ``slots``.
 MAX_PERCENT: Final = 10_000
 MAX_ROWS: Final = 16
+#: For how long ``weigh``, ``slots`` and ``periods`` hold at most: a request beyond that is cut.
+MAX_LEASE_US: Final = 10_000_000
 MAX_SUBMITTERS: Final = 64
 MIN_SLOT_US: Final = 5_000
 MAX_SLOT_US: Final = 10_000_000

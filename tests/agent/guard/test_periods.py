@@ -14,9 +14,8 @@ from kit.waiting import skip_if_busy, wait_for
 from cosched.linux.cgroups import PERIOD_US, Cgroups
 from cosched.linux.process import US_PER_S, boottime_us
 from node_agent.guard.client import GuardRefused
-from node_agent.guard.levers import MAX_LEASE_US
 from node_agent.guard.periods import Periods
-from node_agent.guard.requests import Refusal
+from node_agent.guard.requests import MAX_LEASE_US, Refusal
 
 MakeGuard = Callable[..., RealGuard]
 _HALF = 1.0  # CPUs, of two

@@ -32,6 +32,11 @@ def check_spellings(names: Iterable[str], where: str) -> None:
             raise BadInput(where, f"{name!r} beside {other!r}", expected)
 
 
+def agents_url(host: str, port: int) -> str:
+    """Where agents reach a scheduler."""
+    return f"wss://{f'[{host}]' if ':' in host else host}:{port}/v1/agent"
+
+
 def is_network(text: str) -> bool:
     """Whether this is a network in CIDR notation, or an address alone."""
     try:

@@ -8,31 +8,23 @@ from typing import Any
 import click
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from cosched.apps.cli.shared import readings, show
 from cosched.apps.cli.shared.options import experiment as make_experiment
 from cosched.apps.cli.shared.options import settings
-from cosched.apps.cli.shared.outputs import (
-    GROUPINGS,
-    check_directory,
-    expected_of,
-    inputs_of,
-    repeated,
-    repetition,
-    write_all,
-)
+from cosched.apps.cli.shared.outputs import GROUPINGS, checked_log, expected_of, leave, left
 from cosched.apps.cli.shared.progress import Progress
+from cosched.apps.cli.shared.verb import Answer, says
 from cosched.apps.replicate.pool import Call, carry_out
 from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
 from cosched.metrics.intervals import Interval, block_bootstrap
 from cosched.metrics.summary import grouped, per_job, summarise
 from cosched.model.time import US_PER_S
-from cosched.report import manifest as manifests
-from cosched.report.table import Table, console
+from cosched.report.table import Table
 from cosched.workload.rules import Workload
-from cosched.workload.schedule import Schedule
-from space_scheduler.simulator.experiment import find_log, policy_of, prepare_workload, run
+from space_scheduler.simulator.experiment import policy_of, prepare_workload, run
 from space_scheduler.simulator.host import Outcome
 
 _WEEK_US = 7 * 86_400 * US_PER_S
@@ -53,7 +45,7 @@ _WEEK_US = 7 * 86_400 * US_PER_S
     help="Repeat a run; compare its outputs byte for byte.",
 )
 @click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Policies simulated at a time.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@says
 def command(
     log: str | None,
     policies: str | None,
@@ -61,9 +53,8 @@ def command(
     out: Path | None,
     repeat: Path | None,
     jobs: int,
-    as_json: bool,
     **given: Any,
-) -> int:
+) -> Answer:
     """Run several policies over one log and compare them job by job.
 
     Differences are to the first policy, with 95 % intervals from a paired moving-block bootstrap over weeks.
@@ -75,11 +66,7 @@ def command(
     expected = expected_of(repeat, "compare", given | {"policies": policies}) if repeat else None
     experiment = expected.configuration if expected else make_experiment(given | {"policies": names, "log": log})
     _check_policies(experiment)
-    if out:
-        check_directory(out)
-    path = find_log(log or experiment.log)
-    if expected:
-        manifests.check_inputs(expected, inputs_of(experiment, path), str(repeat))
+    path = checked_log(log, experiment, out, expected, repeat)
     load = prepare_workload(experiment, path)
     readings.warn(experiment, load)
 
@@ -91,35 +78,23 @@ def command(
     summaries = {name: summarise(outcome) for name, outcome in outcomes.items()}
     groups = {what: {name: grouped(o, GROUPINGS[what](o)) for name, o in outcomes.items()} for what in by}
     differences = _differences(outcomes, np.random.default_rng(experiment.seed))
-    if out:
-        write_all(out, "compare", experiment, path, dict(outcomes))
-    differing = repeated(expected, experiment, path, dict(outcomes)) if expected else []
-    if as_json:
-        document = {
-            "log": load.name,
-            "procs": load.procs_total,
-            "policies": summaries,
-            "differences": differences,
-            "never_ran": experiment.never_ran,
-            "never_ran_jobs": load.never_ran,
-            "skipped": load.skipped,
-            "adjusted": load.adjusted,
-            **({"groups": groups} if groups else {}),
-            **({"repeated": not differing, "differing_outputs": differing} if expected else {}),
-        }
-        click.echo(msgspec.json.encode(document))
-        return 1 if differing else 0
-    screen = console()
-    show.summaries(summaries, load, show.without_nodes(experiment)).show(screen)
-    _difference_table(differences, experiment, load).show(screen)
-    for what, by_policy in groups.items():
-        for name, rows in by_policy.items():
-            show.groups(what, name, rows).show(screen)
-    if expected:
-        click.echo(repetition(expected, differing))
-    if out:
-        click.echo(f"Written to {out}: see manifest.json for the list.")
-    return 1 if differing else 0
+    differing = leave(out, "compare", experiment, path, dict(outcomes), expected)
+    document = {
+        "log": load.name,
+        "procs": load.procs_total,
+        "policies": summaries,
+        "differences": differences,
+        "never_ran": experiment.never_ran,
+        "never_ran_jobs": load.never_ran,
+        "skipped": load.skipped,
+        "adjusted": load.adjusted,
+        **({"groups": groups} if groups else {}),
+        **({"repeated": not differing, "differing_outputs": differing} if expected else {}),
+    }
+    tables = [show.summaries(summaries, load, show.without_nodes(experiment))]
+    tables.append(_difference_table(differences, experiment, load))
+    tables += [show.groups(what, name, rows) for what, named in groups.items() for name, rows in named.items()]
+    return Answer(document, [*tables, *left(out, expected, differing)], status=1 if differing else 0)
 
 
 def _names(policies: str) -> list[str]:
@@ -154,27 +129,21 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 def _differences(outcomes: dict[str, Outcome], rng: np.random.Generator) -> list[Difference]:
     (baseline, base), *others = outcomes.items()
     weeks = (base.workload.submit_us - base.workload.submit_us.min()) // _WEEK_US
-    found = []
-    for name, other in others:
-        pair = np.column_stack([_measures(other) - _measures(base)])
-        wait, slowdown = (
-            block_bootstrap(weeks, lambda rows: float(rows.mean()), pair[:, column], rng) for column in (0, 1)
-        )
-        found.append(
-            Difference(
-                policy=name,
-                baseline=baseline,
-                starts_that_differ=int((other.start_us != base.start_us).sum()),
-                mean_wait_s=wait,
-                mean_bounded_slowdown=slowdown,
-            )
-        )
-    return found
+    measured = per_job(base)
 
+    def interval(differences: NDArray[np.float64]) -> Interval:
+        return block_bootstrap(weeks, lambda rows: float(rows.mean()), differences, rng)
 
-def _measures(schedule: Schedule) -> np.ndarray[Any, np.dtype[np.float64]]:
-    jobs = per_job(schedule)
-    return np.column_stack([jobs.wait_s, jobs.bounded_slowdown])
+    return [
+        Difference(
+            policy=name,
+            baseline=baseline,
+            starts_that_differ=int((other.start_us != base.start_us).sum()),
+            mean_wait_s=interval(jobs.wait_s - measured.wait_s),
+            mean_bounded_slowdown=interval(jobs.bounded_slowdown - measured.bounded_slowdown),
+        )
+        for name, other, jobs in ((name, other, per_job(other)) for name, other in others)
+    ]
 
 
 def _difference_table(differences: list[Difference], experiment: Experiment, load: Workload) -> Table:

@@ -1,27 +1,32 @@
 """``cosched node add`` and ``node remove``: workstations enrolled over ssh, and taken out again."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
+from cosched.apps.cli.shared.cluster_directory import first_node, given_scheduler, known_address, named_places, nodes_of
 from cosched.apps.cli.shared.values import absolute_path, one_of, read_by, toml_table, whole_number
-from cosched.apps.cli.shared.verb import echo_json, json_option, service
+from cosched.apps.cli.shared.verb import echo, echo_json, json_option, service
 from cosched.client.client import Client
 from cosched.client.find import connect
 from cosched.config.cluster import load_cluster
-from cosched.config.hosts import MAX_CLUSTER_NAME, check_spellings, is_cluster
-from cosched.config.node import load_node
+from cosched.config.hosts import MAX_CLUSTER_NAME, agents_url, check_spellings, is_cluster
 from cosched.config.units import memory_text, size_bytes
 from cosched.errors import BadInput
-from cosched.identity.names import checked_name
 
 _UP_S: Final = 30.0
 _LOOK_S: Final = 0.2
 _SERVICES: Final = ("auto", "systemd", "detached")
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _cluster(name: str, option: str) -> str:
+    if not is_cluster(name):
+        raise BadInput(option, repr(name), f"printable, at most {MAX_CLUSTER_NAME} characters")
+    return name
 
 
 def _ssh(command: Command) -> Command:
@@ -88,10 +93,17 @@ def _ssh(command: Command) -> Command:
 @click.argument("hosts", metavar="HOST...", nargs=-1, required=True)
 @_ssh
 @click.option("--scheduler", metavar="HOST", help="Where nodes reach the scheduler [its certificate's first address].")
-@click.option("--cluster-name", metavar="NAME", help="The cluster (a lab) that they belong to [the scheduler's own].")
+@click.option(
+    "--cluster-name",
+    metavar="NAME",
+    callback=read_by(_cluster),
+    help="The cluster (a lab) that they belong to [the scheduler's own].",
+)
 @click.option("--agent-port", metavar="N", default="7421", show_default=True, callback=whole_number(1, 65535))
 @click.option("--procs", metavar="N", callback=whole_number(1, 1 << 16), help="CPUs of each [what the host says].")
-@click.option("--mem", metavar="SIZE", help="Memory of each [what the host says].")
+@click.option(
+    "--mem", "memory_bytes", metavar="SIZE", callback=read_by(size_bytes), help="Memory of each [what the host says]."
+)
 @click.option(
     "--state",
     metavar="DIR",
@@ -109,7 +121,11 @@ def _ssh(command: Command) -> Command:
     help="Sockets, on the host.",
 )
 @click.option(
-    "--extra", type=click.Path(path_type=Path), metavar="FILE", help="TOML of further settings for each node.toml."
+    "--extra",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    callback=read_by(toml_table),
+    help="TOML of further settings for each node.toml.",
 )
 @click.option(
     "--services", default="auto", show_default=True, callback=one_of(*_SERVICES), help="auto, systemd or detached."
@@ -123,10 +139,10 @@ def add_command(
     cluster_name: str | None,
     agent_port: int,
     procs: int | None,
-    mem: str | None,
+    memory_bytes: int | None,
     state: str,
     run: str,
-    extra: Path | None,
+    extra: dict[str, Any] | None,
     services: str,
     again: bool,
     parallel: int,
@@ -150,19 +166,19 @@ def add_command(
     """
     from cosched.apps.enrol import enrolment  # noqa: PLC0415 (paramiko is slow to import)
 
-    places = _places(hosts)
+    places = named_places(hosts, "HOST")
     config = load_cluster(directory / "scheduler" / "cluster.yaml")
     check_spellings([*config.nodes, *nodes_of(directory), *places], "HOST")
     authority = directory / "authority"
     wanted = enrolment.Wanted(
-        cluster=config.name if cluster_name is None else _cluster(cluster_name),
+        cluster=config.name if cluster_name is None else cluster_name,
         authority=authority,
         url=_url(directory, scheduler, config.listen.port),
         network=config.network,
         agent_port=agent_port,
         procs=procs,
-        memory_bytes=size_bytes(mem, "--mem") if mem else None,
-        extra=toml_table(extra),
+        memory_bytes=memory_bytes,
+        extra=extra or {},
         etc=etc,
         state=state,
         run=run,
@@ -172,20 +188,18 @@ def add_command(
     for name, address in places.items():  # what --extra has wrong is said before any host is touched
         enrolment.settings_of(name, address, wanted, procs or 1, wanted.memory_bytes or 1, "", False)
     access = _access(**ssh)
-    outcomes = []
+
+    def enrolled(outcome: Any) -> str:
+        if outcome.ok:
+            has = (outcome.procs, outcome.memory_bytes, outcome.place, outcome.services == "systemd")
+            _remember(directory, outcome.name, enrolment.settings_of(outcome.name, outcome.address, wanted, *has))
+            if problem := _comes_up(client, outcome.name):
+                outcome.notes.append(problem)
+        return f"enrolled: {outcome.procs} CPUs, {memory_text(outcome.memory_bytes)}, {outcome.services}"
+
     with connect(server, lab) as client:
         client.cluster()
-        for outcome in enrolment.added(places, wanted, access, client, parallel):
-            outcomes.append(outcome)
-            if outcome.ok:
-                has = (outcome.procs, outcome.memory_bytes, outcome.place, outcome.services == "systemd")
-                _remember(directory, outcome.name, enrolment.settings_of(outcome.name, outcome.address, wanted, *has))
-                if problem := _comes_up(client, outcome.name):
-                    outcome.notes.append(problem)
-            if not as_json:
-                size = f"{outcome.procs} CPUs, {memory_text(outcome.memory_bytes)}, {outcome.services}"
-                _tell(outcome.name, outcome.problem, f"enrolled: {size}", outcome.notes)
-    return _ended(outcomes, as_json)
+        return _each(enrolment.added(places, wanted, access, client, parallel), enrolled, as_json)
 
 
 @click.command("remove")
@@ -227,16 +241,14 @@ def remove_command(
         raise BadInput("--serial", f"{len(places)} nodes", "one node, whose certificates these are")
     authority = directory / "authority"
     access = None if no_ssh else _access(**ssh)
-    outcomes = []
+    known = authority if authority.is_dir() else None
+
+    def taken_out(outcome: Any) -> str:
+        jobs = f", {outcome.jobs_ended} jobs ended there" if outcome.jobs_ended else ""
+        return f"removed{f'; stopped: {outcome.services}' if outcome.services else ''}{jobs}"
+
     with connect(server, lab) as client:
-        known = authority if authority.is_dir() else None
-        for outcome in enrolment.removed(places, known, serials, etc, access, client, parallel):
-            outcomes.append(outcome)
-            if not as_json:
-                jobs = f", {outcome.jobs_ended} jobs ended there" if outcome.jobs_ended else ""
-                stopped = f"; stopped: {outcome.services}" if outcome.services else ""
-                _tell(outcome.name, outcome.problem, f"removed{stopped}{jobs}", outcome.notes)
-    return _ended(outcomes, as_json)
+        return _each(enrolment.removed(places, known, serials, etc, access, client, parallel), taken_out, as_json)
 
 
 @click.command("renew")
@@ -266,38 +278,32 @@ def renew_command(
 
     places = _known_places(directory, hosts)
     authority = directory / "authority"
-    outcomes = []
-    with connect(server, lab) as client:
-        for outcome in enrolment.renewed(places, authority, etc, _access(**ssh), parallel):
-            outcomes.append(outcome)
-            if outcome.ok and not _shows(client, serials_of(authority, "node", outcome.name)[-1]):
+
+    def renewed(outcome: Any) -> str:
+        if outcome.ok:
+            serial = serials_of(authority, "node", outcome.name)[-1]
+            if not _until(
+                lambda: any(each.serial == serial and each.until for each in client.certificates().certificates)
+            ):
                 outcome.notes.append(f"its agent has not come with it after {_UP_S:g} s: its log says why")
-            if not as_json:
-                _tell(outcome.name, outcome.problem, "renewed", outcome.notes)
-    return _ended(outcomes, as_json)
+        return "renewed"
+
+    with connect(server, lab) as client:
+        return _each(enrolment.renewed(places, authority, etc, _access(**ssh), parallel), renewed, as_json)
 
 
-def _shows(client: Client, serial: str) -> bool:
-    """Wait until somebody has shown that certificate to the scheduler; whether it was."""
-    end_s = time.monotonic() + _UP_S
-    while True:
-        if any(each.serial == serial and each.until for each in client.certificates().certificates):
-            return True
-        if time.monotonic() > end_s:
-            return False
-        time.sleep(_LOOK_S)
-
-
-def _ended(outcomes: list[Any], as_json: bool) -> int:
+def _each(outcomes: Iterable[Any], done: Callable[[Any], str], as_json: bool) -> int:
+    """Tell of each host when its outcome comes, in the words of ``done``, which looks after it; the exit status."""
+    told = []
+    for outcome in outcomes:
+        told.append(outcome)
+        words = done(outcome)
+        if not as_json:
+            notes = (f"  note: {note}" for note in outcome.notes)
+            echo([f"{outcome.name}: {f'failed: {outcome.problem}' if outcome.problem else words}", *notes])
     if as_json:
-        echo_json({"nodes": [{"ok": each.ok, **vars(each)} for each in outcomes]})
-    return 0 if all(each.ok for each in outcomes) else 1
-
-
-def _tell(name: str, problem: str, done: str, notes: list[str]) -> None:
-    click.echo(f"{name}: {f'failed: {problem}' if problem else done}")
-    for note in notes:
-        click.echo(f"  note: {note}")
+        echo_json({"nodes": [{"ok": each.ok, **vars(each)} for each in told]})
+    return 0 if all(each.ok for each in told) else 1
 
 
 def _access(
@@ -318,56 +324,22 @@ def _access(
     return Access(user, port, keys, known_hosts, sudo or ask_sudo_password, password, python)
 
 
-def _places(hosts: tuple[str, ...]) -> dict[str, str]:
-    places: dict[str, str] = {}
-    for each in hosts:
-        name, _, address = each.partition("=")
-        checked_name("node", name)
-        if name in places:
-            raise BadInput("HOST", f"{name!r} is named twice", "each name once")
-        places[name] = address or name
-    return places
-
-
 def _known_places(directory: Path, hosts: tuple[str, ...]) -> dict[str, str]:
     """The same; where none is said, the address is the one that the cluster's directory knows."""
     return {
-        name: address if address != name else known_address(directory, name) for name, address in _places(hosts).items()
+        name: address if address != name else known_address(directory, name)
+        for name, address in named_places(hosts, "HOST").items()
     }
 
 
-def nodes_of(directory: Path) -> list[str]:
-    """The names of the nodes that the cluster's directory has settings of."""
-    return [path.parent.name for path in sorted((directory / "nodes").glob("*/node.toml"))]
-
-
-def known_address(directory: Path, name: str) -> str:
-    """Where a node is, as far as the cluster's directory knows. Raises :class:`BadInput` for another spelling."""
-    if name not in (nodes := nodes_of(directory)):
-        check_spellings([*nodes, name], "node name")
-    path = directory / "nodes" / name / "node.toml"
-    return load_node(path).launch.address if path.exists() else name
-
-
 def _url(directory: Path, scheduler: str | None, port: int) -> str:
+    """The one of the scheduler that is named, of the nodes that are there, or of the scheduler's certificate."""
     from cosched.identity.authority import addresses_of  # noqa: PLC0415
 
-    if not scheduler:
-        own = directory / "scheduler" / "identity" / "scheduler.pem"
-        known = sorted((directory / "nodes").glob("*/node.toml"))
-        if not own.exists() and known:
-            return load_node(known[0]).scheduler.url
-        found = addresses_of(own)
-        if not found:
-            raise BadInput("--scheduler", "not given", "the name or address at which nodes reach the scheduler")
-        scheduler = found[0]
-    return f"wss://{f'[{scheduler}]' if ':' in scheduler else scheduler}:{port}/v1/agent"
-
-
-def _cluster(name: str) -> str:
-    if not is_cluster(name):
-        raise BadInput("--cluster-name", repr(name), f"printable, at most {MAX_CLUSTER_NAME} characters")
-    return name
+    own = directory / "scheduler" / "identity" / "scheduler.pem"
+    if not scheduler and not own.exists() and (node := first_node(directory)):
+        return node.scheduler.url
+    return agents_url(given_scheduler(scheduler or next(iter(addresses_of(own)), None)), port)
 
 
 def _remember(directory: Path, name: str, settings: str) -> None:
@@ -378,11 +350,20 @@ def _remember(directory: Path, name: str, settings: str) -> None:
 
 def _comes_up(client: Client, name: str) -> str:
     """Wait until the node is up; why it is not, else empty."""
+
+    def state() -> str:
+        return next((node.state for node in client.nodes() if node.name == name), "unknown")
+
+    if _until(lambda: state() in ("up", "drained", "draining", "closed")):
+        return ""
+    return f"it is {state()} after {_UP_S:g} s: the scheduler's log and the agent's on the host say why"
+
+
+def _until(reached: Callable[[], bool]) -> bool:
+    """Look until it is so, for a while; whether it is."""
     end_s = time.monotonic() + _UP_S
-    while True:
-        state = next((node.state for node in client.nodes() if node.name == name), "unknown")
-        if state in ("up", "drained", "draining", "closed"):
-            return ""
+    while not reached():
         if time.monotonic() > end_s:
-            return f"it is {state} after {_UP_S:g} s: the scheduler's log and the agent's on the host say why"
+            return False
         time.sleep(_LOOK_S)
+    return True

@@ -9,12 +9,11 @@ from typing import Final
 
 import click
 
-from cosched.apps.cli.enrol import nodes_of
-from cosched.apps.cli.shared.values import whole_number
+from cosched.apps.cli.shared.cluster_directory import first_node, given_scheduler, named_places, nodes_of
+from cosched.apps.cli.shared.values import read_by, whole_number
 from cosched.apps.cli.shared.verb import Answer, says
 from cosched.config.cluster import load_cluster
-from cosched.config.hosts import check_spellings, is_host
-from cosched.config.node import load_node
+from cosched.config.hosts import agents_url, check_spellings, is_host
 from cosched.config.templates import cluster_yaml, node_toml
 from cosched.config.units import size_bytes
 from cosched.errors import BadInput
@@ -44,7 +43,9 @@ _MANUAL: Final = "docs/guide/installation.md has it step by step"
 )
 @click.option("--network", metavar="CIDR", default="", help="The network that ranks talk over [any].")
 @click.option("--procs", metavar="N", callback=whole_number(1, 1 << 16), help="CPUs of each node [this machine's].")
-@click.option("--mem", metavar="SIZE", help="Memory of each node [this machine's].")
+@click.option(
+    "--mem", "memory_bytes", metavar="SIZE", callback=read_by(size_bytes), help="Memory of each node [this machine's]."
+)
 @click.option("--here", is_flag=True, help="The scheduler runs on this machine: make its key in DIRECTORY.")
 @click.option("--add", is_flag=True, help="Add nodes and users to a cluster made before.")
 @says
@@ -57,7 +58,7 @@ def command(
     port: int,
     network: str,
     procs: int | None,
-    mem: str | None,
+    memory_bytes: int | None,
     here: bool,
     add: bool,
 ) -> Answer:
@@ -76,8 +77,7 @@ def command(
         checked_name("user", user)
     if len(set(users)) != len(users):
         raise BadInput("--user", "a user is named twice", "each name once")
-    memory_bytes = size_bytes(mem, "--mem") if mem else machine_here.memory_bytes()
-    machine = (procs or os.cpu_count() or 1, memory_bytes)
+    machine = (procs or os.cpu_count() or 1, memory_bytes or machine_here.memory_bytes())
     if add:
         made = _added(directory, places, users, scheduler, port, network, machine)
     else:
@@ -90,15 +90,9 @@ def command(
 
 def _places(nodes: tuple[str, ...]) -> dict[str, str]:
     """The nodes' names and addresses. Raises :class:`BadInput`."""
-    places: dict[str, str] = {}
-    for each in nodes:
-        name, equals, address = each.partition("=")
-        checked_name("node", name)
-        if equals and not address:
-            raise BadInput("--node", f"{each!r}", "NAME or NAME=ADDRESS")
-        if name in places:
-            raise BadInput("--node", f"{name!r} is named twice", "each name once")
-        places[name] = address or name
+    if unfinished := [each for each in nodes if each.endswith("=")]:
+        raise BadInput("--node", f"{unfinished[0]!r}", "NAME or NAME=ADDRESS")
+    places = named_places(nodes, "--node")
     check_spellings(places, "--node")
     return places
 
@@ -124,8 +118,7 @@ def _created(
         raise BadInput(str(directory), f"no directory {directory.absolute().parent}", "an existing one")
     if not places:
         raise BadInput("--node", "no node", "at least one, such as --node desk1")
-    if not scheduler:
-        raise BadInput("--scheduler", "not given", "the name or address at which nodes reach the scheduler")
+    scheduler = given_scheduler(scheduler)
     partial = Path(mkdtemp(prefix=f".{directory.name}.", dir=directory.absolute().parent))
     try:
         if not _is_place(scheduler):
@@ -139,7 +132,7 @@ def _created(
         listen = "::" if ":" in scheduler else "0.0.0.0"
         settings.write_text(cluster_yaml(name, list(places), address=listen, port=port, network=network), "utf-8")
         load_cluster(settings)
-        _handed_out(partial, name, places, f"wss://{_host(scheduler)}:{port}/v1/agent", network, machine)
+        _handed_out(partial, name, places, agents_url(scheduler, port), network, machine)
         (partial / "authority").chmod(0o700)
         partial.chmod(0o755)
         partial.rename(directory)
@@ -166,13 +159,11 @@ def _added(
         if target.exists():
             raise BadInput(str(target), "is there already", "a new name: nothing is written over")
     check_spellings([*config.nodes, *nodes_of(directory), *places], "--node")
-    url = f"wss://{_host(scheduler)}:{port}/v1/agent" if scheduler else ""
-    if places and not url:
-        known = sorted((directory / "nodes").glob("*/node.toml"))
-        if not known:
-            raise BadInput("--scheduler", "not given", "the name or address at which nodes reach the scheduler")
-        first = load_node(known[0])
-        url, network = first.scheduler.url, network or first.launch.network
+    first = first_node(directory) if places and not scheduler else None
+    url = ""
+    if places:
+        url = first.scheduler.url if first else agents_url(given_scheduler(scheduler), port)
+    network = network or (first.launch.network if first else "")
     partial = Path(mkdtemp(prefix=".adding.", dir=directory))
     try:
         _handed_out(partial, config.name, places, url, network, machine)
@@ -202,10 +193,6 @@ def _is_place(text: str) -> bool:
     except ValueError:
         return is_host(text)
     return True
-
-
-def _host(scheduler: str) -> str:
-    return f"[{scheduler}]" if ":" in scheduler else scheduler
 
 
 def _next(directory: Path, nodes: list[str], users: tuple[str, ...], scheduler: str, *, add: bool) -> list[str]:

@@ -5,6 +5,7 @@ import os
 import pwd
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -13,8 +14,9 @@ import msgspec
 import psutil
 import yaml
 
-from cosched.apps.cli.shared.verb import service
-from cosched.client.find import connect
+from cosched.apps.cli.shared.values import up_to, within
+from cosched.apps.cli.shared.verb import asks
+from cosched.client.client import Client
 from cosched.config.units import memory_text
 from cosched.errors import BadInput, Failed
 from cosched.report.table import STDOUT
@@ -27,7 +29,7 @@ _POLL_S: Final = 0.5
 @click.command("record")
 @click.option("--user", "who", metavar="NAME", help="Whose processes [default: yours].")
 @click.option("--pid", type=int, help="A process: it and all below it, instead of a user's.")
-@click.option("--seconds", type=float, default=300.0, show_default=True, help="How long.")
+@click.option("--seconds", type=float, default=300.0, callback=within(1, 86_400), show_default=True, help="How long.")
 @click.option("--name", default="recorded", show_default=True, help="The profile's name.")
 @click.option("--like", default="xwindows", show_default=True, metavar="NAME|FILE", help="For what is not seen.")
 @click.option("--loopback", is_flag=True, help="Count connections within this machine too.")
@@ -48,8 +50,6 @@ def record(
     from local_load.record import record as watch  # noqa: PLC0415
 
     base = profiles.find(like, "--like")
-    if not 1 <= seconds <= 86_400:
-        raise BadInput("--seconds", f"{seconds:g}", "1 to 86400")
     profiles.checked(msgspec.structs.replace(base, name=name), "--name")
     if pid is not None and who is not None:
         raise BadInput("--pid", f"together with --user {who}", "one of the two")
@@ -91,42 +91,38 @@ def _uid(name: str | None) -> int:
 
 
 @click.command("presence")
-@service
-@click.option("--seconds", type=float, default=3600.0, show_default=True, help="How long.")
+@asks
+@click.option(
+    "--seconds", type=float, default=3600.0, callback=up_to(31 * 86_400, "31 days"), show_default=True, help="How long."
+)
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Where it goes [default: printed].")
-def presence(server: str | None, lab: str | None, seconds: float, out: Path | None) -> None:
+def presence(client: Client, seconds: float, out: Path | None) -> None:
     """Record who comes and goes at all nodes, as the scheduler hears of it: a trace for `run --presence`.
 
     \b
     Example: cosched local-load presence --seconds 86400 --out monday.csv
     """
-    if not 0 < seconds <= 31 * 86_400:
-        raise BadInput("--seconds", f"{seconds:g}", "more than 0, at most 31 days")
     if out is None or out == STDOUT:
-        _watch(sys.stdout, seconds, server, lab)
+        _watch(client, sys.stdout, seconds)
         return
     with out.open("w", encoding="utf-8", newline="") as file:
-        _watch(file, seconds, server, lab)
+        _watch(client, file, seconds)
 
 
-def _watch(file: TextIO, seconds: float, server: str | None, lab: str | None) -> None:
+def _watch(client: Client, file: TextIO, seconds: float) -> None:
     rows = csv.writer(file, lineterminator="\n")
     rows.writerow(("at_s", "presence", "node"))
     before: dict[str, str] = {}
     began_s = time.monotonic()
-    with connect(server, lab) as client:
-        try:
-            while (at_s := time.monotonic() - began_s) < seconds:
-                for node in client.nodes():
-                    if node.presence is None:
-                        raise Failed("who is at which desk is told to operators alone, and this user is none")
-                    if before.get(node.name) != str(node.presence):
-                        before[node.name] = str(node.presence)
-                        rows.writerow((f"{at_s:.3f}", node.presence, node.name))
-                file.flush()
-                time.sleep(min(_POLL_S, max(0.0, seconds - at_s)))
-        except KeyboardInterrupt:  # what was seen so far is a trace
-            pass
-        at_s = time.monotonic() - began_s
-        for name, state in before.items():  # where it ends
-            rows.writerow((f"{at_s:.3f}", state, name))
+    with suppress(KeyboardInterrupt):  # what was seen so far is a trace
+        while (at_s := time.monotonic() - began_s) < seconds:
+            for node in client.nodes():
+                if node.presence is None:
+                    raise Failed("who is at which desk is told to operators alone, and this user is none")
+                if before.get(node.name) != str(node.presence):
+                    before[node.name] = str(node.presence)
+                    rows.writerow((f"{at_s:.3f}", node.presence, node.name))
+            file.flush()
+            time.sleep(min(_POLL_S, max(0.0, seconds - at_s)))
+    at_s = time.monotonic() - began_s
+    rows.writerows((f"{at_s:.3f}", state, name) for name, state in before.items())  # where it ends

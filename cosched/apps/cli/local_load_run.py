@@ -3,11 +3,12 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 import msgspec
 
+from cosched.apps.cli.shared.values import read_by, up_to, within
 from cosched.apps.cli.shared.verb import json_text
 from cosched.client import places
 from cosched.config.node import NodeConfig, load_node
@@ -22,12 +23,12 @@ from local_load.probe import CALLS, DEFAULT_RATE_HZ
 from local_load.schedule import Session, always, by_day, recorded
 from local_load.seat import PROBED, Run, Wanted
 
-_MOST_S: Final = 30 * 86_400.0
-
 
 @click.command("run")
 @click.option("--profile", default="xwindows", show_default=True, metavar="NAME|FILE", help="What kind of user.")
-@click.option("--seconds", type=float, default=300.0, show_default=True, help="How long in all.")
+@click.option(
+    "--seconds", type=float, default=300.0, callback=up_to(30 * 86_400), show_default=True, help="How long in all."
+)
 @click.option("--seed", type=int, default=1, show_default=True, help="What he does and when is drawn from it.")
 @click.option("--day", is_flag=True, help="He comes and goes by the profile's day [default: is there all the time].")
 @click.option("--from-hour", type=float, default=8.0, show_default=True, help="With --day: at which hour it begins.")
@@ -36,8 +37,21 @@ _MOST_S: Final = 30 * 86_400.0
               help=f"The node's settings: memory, contract [default: the lab's, or {places.NODE_TOML}].")  # fmt: skip
 @click.option("--memory", metavar="SIZE", help="The node's memory [default: the node's settings, or what there is].")
 @click.option("--beyond-contract", is_flag=True, help="Take memory that the contract leaves to parallel work.")
-@click.option("--peer", "peer_at", metavar="HOST:PORT", help="Who answers his messages [default: himself].")
-@click.option("--rate", type=float, default=DEFAULT_RATE_HZ, show_default=True, help="Calls measured each second.")
+@click.option(
+    "--peer",
+    "peer_at",
+    metavar="HOST:PORT",
+    callback=read_by(peer.address),
+    help="Who answers his messages [default: himself].",
+)
+@click.option(
+    "--rate",
+    type=float,
+    default=DEFAULT_RATE_HZ,
+    callback=within(0.1, 1000, " calls a second"),
+    show_default=True,
+    help="Calls measured each second.",
+)
 @click.option("--calls", metavar="A,B,…", help="Which calls are measured [default: all].")
 @click.option("--listen", metavar="HOST:PORT", help="Let Prometheus look, such as 127.0.0.1:7425.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write samples.parquet and summary.json.")
@@ -51,16 +65,23 @@ def run(**given: Any) -> None:
     Example: cosched local-load run --profile internet --seconds 300 --out results/desk
     """
     wanted = profiles.find(given["profile"])
-    seconds = _seconds(given["seconds"])
+    seconds = given["seconds"]
     node = _node(given["node_file"])
     sessions, punctual = _sessions(wanted, seconds, given, node)
     _run(wanted, sessions, seconds, given, node, punctual=punctual)
 
 
 @click.command("probe")
-@click.option("--seconds", type=float, default=60.0, show_default=True, help="How long.")
+@click.option("--seconds", type=float, default=60.0, callback=up_to(30 * 86_400), show_default=True, help="How long.")
 @click.option("--seed", type=int, default=1, show_default=True, help="When which call is made is drawn from it.")
-@click.option("--rate", type=float, default=DEFAULT_RATE_HZ, show_default=True, help="Calls measured each second.")
+@click.option(
+    "--rate",
+    type=float,
+    default=DEFAULT_RATE_HZ,
+    callback=within(0.1, 1000, " calls a second"),
+    show_default=True,
+    help="Calls measured each second.",
+)
 @click.option("--calls", metavar="A,B,…", help="Which calls are measured [default: all; 'key' makes one be present].")
 @click.option("--listen", metavar="HOST:PORT", help="Let Prometheus look, such as 127.0.0.1:7425.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write samples.parquet and summary.json.")
@@ -73,7 +94,7 @@ def probe(**given: Any) -> None:
     """
     given |= {"memory": None, "beyond_contract": False, "peer_at": None}
     given["calls"] = given["calls"] or ",".join(CALLS)
-    seconds = _seconds(given["seconds"])
+    seconds = given["seconds"]
     nobody = msgspec.structs.replace(
         profiles.find("xwindows"), name="nobody", cpu_share=0.0, memory_share=0.0, network_bytes_per_s=0.0
     )
@@ -107,9 +128,9 @@ def _run(
         _room(wanted, given, node),
         punctual=punctual,
         alone=alone,
-        peer=peer.address(given["peer_at"], "--peer") if given["peer_at"] else None,
+        peer=given["peer_at"],
         calls=_calls(given["calls"], alone),
-        rate_hz=_rate(given["rate"]),
+        rate_hz=given["rate"],
         samples=raw,
         listen=peer.address(given["listen"], "--listen") if given["listen"] else None,
     )
@@ -160,18 +181,6 @@ def _show(summary: dict[str, Any], alone: bool) -> None:
     if cost["lost_samples"]:
         calls.notes.append(f"{cost['lost_samples']} samples were lost")
     calls.show(screen)
-
-
-def _seconds(seconds: float) -> float:
-    if not 0 < seconds <= _MOST_S:
-        raise BadInput("--seconds", f"{seconds:g}", f"more than 0, at most {_MOST_S:.0f}")
-    return seconds
-
-
-def _rate(rate_hz: float) -> float:
-    if not 0.1 <= rate_hz <= 1000:
-        raise BadInput("--rate", f"{rate_hz:g}", "0.1 to 1000 calls a second")
-    return rate_hz
 
 
 def _calls(text: str | None, alone: bool) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import click
 
-from cosched.apps.cli.enrol import known_address
+from cosched.apps.cli.shared.cluster_directory import known_address
 from cosched.apps.cli.shared.values import absolute_path, read_by
 from cosched.apps.cli.shared.verb import Answer, asks, echo_json, says
 from cosched.client.client import Client

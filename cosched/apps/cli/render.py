@@ -12,6 +12,7 @@ from cosched.apps.cli.shared.values import absolute_path, one_of, read_by, toml_
 from cosched.apps.cli.shared.verb import Answer, says
 from cosched.apps.enrol.laying import write
 from cosched.config.cluster import cluster_config
+from cosched.config.hosts import agents_url
 from cosched.config.load import plain
 from cosched.config.templates import cluster_yaml
 from cosched.config.units import size_bytes
@@ -36,7 +37,7 @@ _USERS: Final = ("switch", BY_NAME)
 @click.option("--agent-port", metavar="N", default="7421", callback=whole_number(1, 65535), help="[7421]")
 @click.option("--network", metavar="CIDR", default="", help="The network that ranks talk over [any].")
 @click.option("--procs", metavar="N", callback=whole_number(1, 1 << 16), help="CPUs of the node [this machine's].")
-@click.option("--mem", metavar="SIZE", help="Memory of the node [this machine's].")
+@click.option("--mem", metavar="SIZE", callback=read_by(size_bytes), help="Memory of the node [this machine's].")
 @click.option("--slice", "in_slice", default="auto", callback=one_of(*_SLICES), metavar="auto|yes|no",
               help="Parallel work in a slice of systemd's, with cgroup v2 [auto: as this machine has it].")  # fmt: skip
 @click.option("--users", default="switch", callback=one_of(*_USERS), metavar="|".join(_USERS),
@@ -88,19 +89,18 @@ def _made(given: dict[str, Any], layout: Layout) -> Installation:
     for key in ("name", "scheduler"):
         if not given[key]:
             raise BadInput(f"--{key}", "not given", "a host's name")
-    host = f"[{given['scheduler']}]" if ":" in given["scheduler"] else given["scheduler"]
     facts = NodeFacts(
         name=given["name"],
         cluster=given["cluster"],
-        url=f"wss://{host}:{given['scheduler_port']}/v1/agent",
+        url=agents_url(given["scheduler"], given["scheduler_port"]),
         address=given["address"] or given["name"],
         procs=given["procs"] or machine.cpus(),
-        memory_bytes=size_bytes(given["mem"], "--mem") if given["mem"] else machine.memory_bytes(),
+        memory_bytes=given["mem"] or machine.memory_bytes(),
         port=given["agent_port"],
         network=given["network"],
         placed=machine.gives_slices() if given["in_slice"] == "auto" else given["in_slice"] == "yes",
         users=given["users"],
-        extra=toml_table(given["extra"]),
+        extra=toml_table(given["extra"], "--extra") if given["extra"] else {},
     )
     return roles.node(node_settings(facts, layout), layout)
 

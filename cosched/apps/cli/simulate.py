@@ -11,26 +11,16 @@ import msgspec
 from cosched.apps.cli.shared import readings, show
 from cosched.apps.cli.shared.options import experiment as make_experiment
 from cosched.apps.cli.shared.options import settings
-from cosched.apps.cli.shared.outputs import (
-    GROUPINGS,
-    EventLog,
-    check_directory,
-    check_targets,
-    expected_of,
-    inputs_of,
-    repeated,
-    repetition,
-    write_all,
-)
+from cosched.apps.cli.shared.outputs import GROUPINGS, check_targets, checked_log, event_log, expected_of, leave, left
 from cosched.apps.cli.shared.progress import Progress
+from cosched.apps.cli.shared.verb import echo_json
 from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
 from cosched.metrics.summary import grouped, summarise, with_intervals
-from cosched.report import manifest as manifests
 from cosched.report import schedule_file
 from cosched.report.table import STDOUT, console
 from cosched.workload.rules import NeverRan
-from space_scheduler.simulator.experiment import find_log, policy_of, prepare_workload, run
+from space_scheduler.simulator.experiment import policy_of, prepare_workload, run
 from space_scheduler.simulator.host import Outcome
 
 
@@ -98,19 +88,14 @@ def command(
     label = show.policy_label(experiment, name)
     if schedule:
         schedule_file.check_format(schedule)
-    if out:
-        check_directory(out)
-    path = find_log(log or experiment.log)
+    path = checked_log(log, experiment, out, expected, repeat)
     check_targets((schedule, changes, placements, events), path)
     piped = STDOUT in (schedule, changes, placements, events)
     if piped and as_json:
         raise BadInput("--json", "two outputs on standard output", "a file for one of them")
-    if expected:
-        manifests.check_inputs(expected, inputs_of(experiment, path), str(repeat))
-
     load = prepare_workload(experiment, path)
     readings.warn(experiment, load)
-    with Progress(f"simulating {load.name}", len(load)) as progress, EventLog(events) as observer:
+    with Progress(f"simulating {load.name}", len(load)) as progress, event_log(events) as observer:
         outcome = run(experiment, name, load, observer=observer, progress=progress, holdings=changes is not None)
 
     summary = summarise(outcome)
@@ -119,9 +104,7 @@ def command(
     groups = {what: grouped(outcome, GROUPINGS[what](outcome)) for what in by}
     batches = with_intervals(outcome) if intervals else {}
     _write(outcome, schedule, changes, placements)
-    if out:
-        write_all(out, "simulate", experiment, path, {label: outcome})
-    differing = repeated(expected, experiment, path, {label: outcome}) if expected else []
+    differing = leave(out, "simulate", experiment, path, {label: outcome}, expected)
     if as_json:
         document = {
             "policy": label,
@@ -142,7 +125,7 @@ def command(
             **({"intervals": batches} if batches else {}),
             **({"repeated": not differing, "differing_outputs": differing} if expected else {}),
         }
-        click.echo(msgspec.json.encode(document))
+        echo_json(document)
     else:
         screen = console(stderr=piped)
         shown = {label: summary}
@@ -155,10 +138,8 @@ def command(
             show.intervals(batches, len(load)).show(screen)
         for what, rows in groups.items():
             show.groups(what, label, rows).show(screen)
-        if expected:
-            click.echo(repetition(expected, differing), err=piped)
-        if out:
-            click.echo(f"Written to {out}: see manifest.json for the list.", err=piped)
+        for line in left(out, expected, differing):
+            click.echo(line, err=piped)
     return 1 if differing else 0
 
 

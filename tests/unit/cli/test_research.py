@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from kit.command import Call
 
-from cosched.apps.cli.shared.outputs import EventLog
+from cosched.apps.cli.shared.outputs import event_log
 from cosched.model.time import FOREVER_US
 from cosched.workload import swf
 from cosched.workload.log import Field
@@ -134,7 +134,7 @@ def test_the_same_event_log_twice(cosched: Call, log: Path) -> None:
 
 def test_promise_of_nothing_is_null_in_the_event_log(tmp_path: Path) -> None:
     told = [Tell(1, at_us, Boundary(), Reason(Why.RESERVED)) for at_us in (FOREVER_US, 5)]
-    with EventLog(tmp_path / "e.jsonl") as write:
+    with event_log(tmp_path / "e.jsonl") as write:
         assert write is not None
         write(0, Boundary(), [*told])
     line = json.loads((tmp_path / "e.jsonl").read_text())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kit.waiting import BOUND_S, wait_for
 
-from cosched.apps.cli.shared.outputs import EventLog
+from cosched.apps.cli.shared.outputs import event_log
 
 LONG = ("compare", "long.swf", "--policies", "conservative,fpfs,easy", "--jobs", "2")
 GENERATE = ("workload", "generate", "lublin03", "other.swf", "--jobs", "500000")
@@ -76,6 +76,6 @@ def test_an_interrupt_in_the_moment_a_file_is_made_leaves_none(tmp_path: Path, m
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Path, "open", interrupted)
-    with pytest.raises(KeyboardInterrupt), EventLog(tmp_path / "events.jsonl"):
+    with pytest.raises(KeyboardInterrupt), event_log(tmp_path / "events.jsonl"):
         pass
     assert not list(tmp_path.iterdir())

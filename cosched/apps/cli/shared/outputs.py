@@ -2,11 +2,11 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import IO, Final
 
 import msgspec
@@ -27,9 +27,11 @@ from cosched.workload.calendar import month_labels
 from cosched.workload.schedule import Schedule
 from space_scheduler.machine.events import Event
 from space_scheduler.machine.instructions import Instruction, Tell
+from space_scheduler.simulator.experiment import find_log
 from space_scheduler.simulator.host import Observer
 
 _DAY_US: Final = 86_400 * US_PER_S
+_ENCODER: Final = msgspec.json.Encoder()
 
 
 def _months(schedule: Schedule) -> NDArray[np.str_]:
@@ -51,55 +53,37 @@ GROUPINGS: Final[dict[str, Callable[[Schedule], NDArray[np.str_]]]] = {
 _OF_COMPONENTS: Final = ("components", "widest")
 
 
-class EventLog(AbstractContextManager[Observer | None]):
-    """Writes every event with its instructions, a JSON object a line; the same run gives the same bytes.
+@contextmanager
+def event_log(path: Path | None) -> Iterator[Observer | None]:
+    """Write every event with its instructions, a JSON object a line; the same run gives the same bytes.
 
-    The file has its name only when the run has ended well: an interrupted one leaves nothing, and an old file stays.
+    The file has its name only when the block has ended well: an interrupted one leaves nothing, and an old file stays.
     ``-`` is standard output.
     """
+    if path is None:
+        yield None
+        return
+    if path == STDOUT:
+        yield partial(_write_event, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return
+    if path.exists() and not path.is_file():  # a pipe or a terminal: written as it comes
+        with path.open("wb") as file:
+            yield partial(_write_event, file)
+        return
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with unfinished.open("wb") as file:
+            yield partial(_write_event, file)
+        unfinished.replace(path)
+    except BaseException:  # a signal, too
+        unfinished.unlink(missing_ok=True)
+        raise
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._partial = Path()
-        self._file: IO[bytes] | None = None
-        self._encoder = msgspec.json.Encoder()
 
-    def __enter__(self) -> Observer | None:
-        if self._path is None:
-            return None
-        if self._path == STDOUT:
-            self._file = sys.stdout.buffer
-            return self._write
-        special = self._path.exists() and not self._path.is_file()  # a pipe or a terminal: written as it comes
-        self._partial = self._path if special else self._path.with_name(f".{self._path.name}.{os.getpid()}.part")
-        try:
-            self._file = self._partial.open("wb")
-        except BaseException:  # a signal, too: nobody calls __exit__ then
-            if not special:
-                self._partial.unlink(missing_ok=True)
-            raise
-        return self._write
-
-    def _write(self, now_us: int, event: Event, instructions: list[Instruction]) -> None:
-        assert self._file is not None
-        line = {"now_us": now_us, "event": event, "instructions": list(map(_as_written, instructions))}
-        self._file.write(self._encoder.encode(line) + b"\n")
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._file is None or self._path is None:
-            return
-        if self._path == STDOUT:
-            self._file.flush()
-            return
-        self._file.close()
-        if self._partial == self._path:
-            return
-        if kind is None:
-            self._partial.replace(self._path)
-        else:
-            self._partial.unlink()
+def _write_event(file: IO[bytes], now_us: int, event: Event, instructions: list[Instruction]) -> None:
+    line = {"now_us": now_us, "event": event, "instructions": list(map(_as_written, instructions))}
+    file.write(_ENCODER.encode(line) + b"\n")
 
 
 def _as_written(instruction: Instruction) -> object:
@@ -135,11 +119,40 @@ def expected_of(repeat: Path, command: str, given: Mapping[str, object]) -> mani
     return manifest
 
 
-def repetition(expected: manifests.Manifest, differing: list[str]) -> str:
-    """What came of repeating a run, for people."""
-    count = len(expected.outputs)
-    same = f"Repeated: {count - len(differing)} of {count} outputs are the same, byte for byte."
-    return "\n  differs: ".join([same, *differing])
+def checked_log(
+    log: str | None, experiment: Experiment, out: Path | None, expected: manifests.Manifest | None, repeat: Path | None
+) -> Path:
+    """The log of a run whose output directory can be one, and whose inputs are those of the run that it repeats."""
+    if out:
+        check_directory(out)
+    path = find_log(log or experiment.log)
+    if expected:
+        manifests.check_inputs(expected, inputs_of(experiment, path), str(repeat))
+    return path
+
+
+def leave(
+    out: Path | None,
+    command: str,
+    experiment: Experiment,
+    log: Path,
+    schedules: dict[str, Schedule],
+    expected: manifests.Manifest | None,
+) -> list[str]:
+    """Write what a run leaves in a directory, if there is one; what differs from the run that it repeats."""
+    if out:
+        write_all(out, command, experiment, log, schedules)
+    return _repeated(expected, experiment, log, schedules) if expected else []
+
+
+def left(out: Path | None, expected: manifests.Manifest | None, differing: list[str]) -> Iterator[str]:
+    """What came of repeating a run, and where its outputs are, for people."""
+    if expected:
+        count = len(expected.outputs)
+        yield f"Repeated: {count - len(differing)} of {count} outputs are the same, byte for byte."
+        yield from (f"  differs: {each}" for each in differing)
+    if out:
+        yield f"Written to {out}: see manifest.json for the list."
 
 
 def check_directory(directory: Path) -> None:
@@ -185,7 +198,7 @@ def write_all(
     return manifest
 
 
-def repeated(
+def _repeated(
     expected: manifests.Manifest, experiment: Experiment, log: Path, schedules: dict[str, Schedule]
 ) -> list[str]:
     """The outputs of a run that did not come out the same as its manifest says."""

@@ -53,6 +53,17 @@ def within(least: float, most: float, unit: str = "") -> Callable[[click.Context
     return checked
 
 
+def up_to(most: float, said: str = "") -> Callable[[click.Context, click.Parameter, float], float]:
+    """A callback for an option whose value is a number above 0; ``said``: the bound in words."""
+
+    def checked(_ctx: click.Context, param: click.Parameter, value: float) -> float:
+        if not 0 < value <= most:
+            raise BadInput(param.opts[-1], f"{value:g}", f"more than 0, at most {said or f'{most:.0f}'}")
+        return value
+
+    return checked
+
+
 def whole_number(least: int, most: int) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
     """A callback for an option whose value is a whole number between two."""
 
@@ -74,10 +85,8 @@ def absolute_path(path: str, option: str) -> str:
     return path.rstrip("/") or "/"
 
 
-def toml_table(path: Path | None) -> dict[str, Any]:
-    """What a TOML file says, or a JSON object; nothing without one. Raises :class:`BadInput`."""
-    if path is None:
-        return {}
+def toml_table(path: Path, _option: str) -> dict[str, Any]:
+    """What a TOML file says, or a JSON object. Raises :class:`BadInput`."""
     try:
         text = path.read_text(encoding="utf-8")
         table: dict[str, Any] = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)

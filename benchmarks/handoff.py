@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmarks.measure import machine, spread
 from cosched.linux.cgroup_find import find
 from cosched.linux.cgroups import Cgroups
-from node_agent.guard.decoys import Decoys
+from node_agent.guard.desk.decoys import Decoys
 
 MOUNT = "/sys/fs/cgroup"
 JOB = "job-1.1"

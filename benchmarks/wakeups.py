@@ -19,7 +19,7 @@ from random import Random
 
 from benchmarks.measure import machine, spread
 from cosched.linux.wakeups import BOUNDS_S, Counted, WakeupCounts, probe
-from node_agent.guard.helpers import forked
+from node_agent.guard.desk.helpers import forked
 
 PROMISED_PERCENT = 0.2
 

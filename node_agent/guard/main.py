@@ -16,23 +16,23 @@ from cosched.linux import check, files, process, slices
 from cosched.linux.cgroup_find import find
 from cosched.linux.cgroups import YES, NoCgroups
 from cosched.linux.notify import Watchdog, notify
-from node_agent.guard import requests
-from node_agent.guard.decoys import Decoys
-from node_agent.guard.desk_jobs import DeskJobs
-from node_agent.guard.desk_switch import Desk, Reach
-from node_agent.guard.jobs import Jobs
-from node_agent.guard.keys import Keys
-from node_agent.guard.limiter import Limiter
-from node_agent.guard.loop import Duty, Loop
-from node_agent.guard.owners_word import OwnersWord
-from node_agent.guard.pause import Pause
-from node_agent.guard.periods import Periods
-from node_agent.guard.records import Records
-from node_agent.guard.requests import Request
-from node_agent.guard.server import Handler, Server
-from node_agent.guard.settings import BadSettings, Settings, load
-from node_agent.guard.user_survey import UserSurvey
-from node_agent.guard.wakeup_probe import WakeupProbe
+from node_agent.guard.base import requests
+from node_agent.guard.base.loop import Duty, Loop
+from node_agent.guard.base.records import Records
+from node_agent.guard.base.requests import Request
+from node_agent.guard.base.server import Handler, Server
+from node_agent.guard.base.settings import BadSettings, Settings, load
+from node_agent.guard.desk.decoys import Decoys
+from node_agent.guard.desk.keys import Keys
+from node_agent.guard.desk.limiter import Limiter
+from node_agent.guard.desk.owners_word import OwnersWord
+from node_agent.guard.desk.pause import Pause
+from node_agent.guard.desk.periods import Periods
+from node_agent.guard.desk.switch import Desk, Reach
+from node_agent.guard.desk.wakeup_probe import WakeupProbe
+from node_agent.guard.launcher.desk_jobs import DeskJobs
+from node_agent.guard.launcher.jobs import Jobs
+from node_agent.guard.launcher.user_survey import UserSurvey
 
 _PATIENCE_S: Final = 3.0
 
@@ -169,7 +169,7 @@ class Guard:
         self._limiter.arm(process.boottime_us())
 
     def _handlers(self) -> dict[type[Request], Handler]:
-        """What is done about each request; :mod:`node_agent.guard.requests` says what each is answered with."""
+        """What is done about each request; :mod:`node_agent.guard.base.requests` says what each is answered with."""
         jobs, limiter, now_us = self._jobs, self._limiter, process.boottime_us
         return {
             requests.Prepare: jobs.prepare,

@@ -26,8 +26,8 @@ from cosched.wire.messages import VERSION, Hello
 from cosched.wire.sequence import new_session
 from node_agent.core import inputs as happened
 from node_agent.core.agent import AgentCore
-from node_agent.guard import requests
-from node_agent.guard.client import GuardGone, GuardRefused
+from node_agent.guard.base import requests
+from node_agent.guard.base.client import GuardGone, GuardRefused
 from node_agent.service.attempts import AttemptFiles
 from node_agent.service.commands import Commands
 from node_agent.service.complaints import Complaints

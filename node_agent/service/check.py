@@ -27,8 +27,8 @@ from cosched.linux.presence_reading import Reading
 from cosched.linux.pressure import Pressure
 from cosched.linux.users import BY_NAME
 from cosched.linux.weights import LAST, idle_class_on_disks
-from node_agent.guard import requests
-from node_agent.guard.client import GuardClient, GuardGone, GuardRefused
+from node_agent.guard.base import requests
+from node_agent.guard.base.client import GuardClient, GuardGone, GuardRefused
 from node_agent.service.card import card_of, listens_asleep
 from node_agent.service.files import interpreter, programs_directory, script_problem
 from node_agent.service.load import Load

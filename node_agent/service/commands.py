@@ -1,7 +1,7 @@
 """A command that another node (or this one) asks for within a job, as ``cosched-rsh`` has them.
 
 The command is a line for ``/bin/sh -c``, as sshd takes it, and is born in the job's cgroup as the job's user. Its
-supervisor keeps its streams (``guard.streams``); what is here only carries frames between that and the caller, and
+supervisor keeps its streams (``launcher.streams``); what is here only carries frames between that and the caller, and
 remembers nothing: an agent that is started anew is asked again, for the same command, and carries on.
 """
 

@@ -20,8 +20,8 @@ from cosched.model.coscheduling import Mode
 from cosched.wire.messages import Heartbeat, Turn, Turns
 from cosched.wire.version_4 import watched_in
 from node_agent.core.attempt import Attempt
-from node_agent.guard import requests
-from node_agent.guard.client import GuardGone, GuardRefused
+from node_agent.guard.base import requests
+from node_agent.guard.base.client import GuardGone, GuardRefused
 from node_agent.policy.gang import period_begins_us
 from node_agent.policy.modes import LEASE_US, SELDOM_US, Coscheduling, looks_for_arrivals
 from node_agent.policy.raising import NEUTRAL, Job, Key, Slots

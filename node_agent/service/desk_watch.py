@@ -26,8 +26,8 @@ from cosched.model.node import Presence, Usage
 from cosched.model.presets import Habit
 from cosched.wire.messages import NO_WORD, Heartbeat, OwnersWord
 from node_agent.core.lease import Lease
-from node_agent.guard import requests
-from node_agent.guard.client import GuardGone, GuardRefused
+from node_agent.guard.base import requests
+from node_agent.guard.base.client import GuardGone, GuardRefused
 from node_agent.policy.backoff import Backoff, backed_off
 from node_agent.policy.contract import Arm, Relax, decided, judged, reason_of, unwatched
 from node_agent.service.card import Card, card_of

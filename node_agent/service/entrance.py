@@ -17,7 +17,7 @@ from typing import Final
 from cosched.admission import Bounds, NoPlace, Places
 from cosched.linux.descriptors import raised_limit
 from cosched.listening import Listener
-from node_agent.guard.budget import Budget
+from node_agent.guard.base.budget import Budget
 
 #: A client at a Unix socket waits in turn, also behind a full backlog; at a port it would have to come again.
 _BACKLOG, _BACKLOG_OF_PORT = 64, 512

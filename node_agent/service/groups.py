@@ -24,8 +24,8 @@ from node_agent.core import inputs as happened
 from node_agent.core.agent import AgentCore
 from node_agent.core.attempt import Key
 from node_agent.core.replies import AWAY, Declined, Done, ErrorTail, GrantRead, Reply
-from node_agent.guard import requests
-from node_agent.guard.client import GuardGone, Message
+from node_agent.guard.base import requests
+from node_agent.guard.base.client import GuardGone, Message
 from node_agent.service.attempts import AttemptFiles
 from node_agent.service.complaints import Complaints
 from node_agent.service.desk_watch import now_us

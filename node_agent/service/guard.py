@@ -9,8 +9,8 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 
 from cosched.linux.peers import peer_credentials
-from node_agent.guard import requests
-from node_agent.guard.client import GuardClient, GuardGone, GuardRefused, Message
+from node_agent.guard.base import requests
+from node_agent.guard.base.client import GuardClient, GuardGone, GuardRefused, Message
 
 _log = logging.getLogger("cosched.agent")
 _RETRY_S = (0.2, 2.0)

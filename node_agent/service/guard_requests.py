@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from node_agent.core import effects as fx
-from node_agent.guard import requests
+from node_agent.guard.base import requests
 from node_agent.service.environment import Environment
 from node_agent.service.spool import Spool
 

@@ -14,8 +14,8 @@ from typing import Final, Protocol
 
 from cosched.admission import Bounds
 from cosched.linux.peers import peer_credentials
-from node_agent.guard.budget import Budget
-from node_agent.guard.client import GuardGone
+from node_agent.guard.base.budget import Budget
+from node_agent.guard.base.client import GuardGone
 from node_agent.service.complaints import Complaints
 from node_agent.service.entrance import Entrance, Place
 from node_agent.service.unix_socket import bound_for_all

@@ -9,8 +9,8 @@ import re
 from pathlib import Path
 
 from cosched.linux.cgroups import read_pids_below
-from node_agent.guard import requests
-from node_agent.guard.client import GuardRefused
+from node_agent.guard.base import requests
+from node_agent.guard.base.client import GuardRefused
 from node_agent.service.guard import Guard
 
 _JOB = re.compile(r"job-(\d+)\.(\d+)")

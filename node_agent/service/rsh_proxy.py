@@ -34,7 +34,7 @@ from cosched.wire.hostfile import peer_named
 from cosched.wire.messages import Peer
 from cosched.wire.stream import MAX_PIECE, Kind, frame
 from node_agent.core.attempt import Attempt
-from node_agent.guard.client import GuardGone
+from node_agent.guard.base.client import GuardGone
 from node_agent.service.commands import Commands, Wanted, fail, relayed
 from node_agent.service.complaints import Complaints
 from node_agent.service.entrance import Entrance, Place, Serve

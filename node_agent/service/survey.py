@@ -5,9 +5,9 @@ import time
 from typing import Final
 
 from cosched.wire.messages import NO_UID, Account, Survey, Surveyed
-from node_agent.guard import requests
-from node_agent.guard.client import GuardGone, GuardRefused
-from node_agent.guard.requests import MAX_SUBMITTERS
+from node_agent.guard.base import requests
+from node_agent.guard.base.client import GuardGone, GuardRefused
+from node_agent.guard.base.requests import MAX_SUBMITTERS
 from node_agent.service.guard import Guard
 
 #: The scheduler waits for 5 s, the guard gives a question up after 3 s.

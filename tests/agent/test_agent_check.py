@@ -16,7 +16,7 @@ from kit.agents import DEADLINE_S, Cluster, until
 
 from cosched.config.node import load_node
 from cosched.linux import files
-from node_agent.guard.client import GuardClient
+from node_agent.guard.base.client import GuardClient
 from node_agent.service import check
 from node_agent.service.card import Card, card_of, listens_asleep
 from node_agent.service.check import findings, known_to_itself_alone

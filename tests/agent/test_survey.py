@@ -17,11 +17,11 @@ from cosched.linux.users import local_name
 from cosched.wire import messages as wire
 from cosched.wire.messages import Survey
 from node_agent.core.attempt import Attempt
-from node_agent.guard import user_survey
-from node_agent.guard.client import GuardGone
-from node_agent.guard.loop import Loop
-from node_agent.guard.requests import MAX_SUBMITTERS, Accounts
-from node_agent.guard.settings import Security
+from node_agent.guard.base.client import GuardGone
+from node_agent.guard.base.loop import Loop
+from node_agent.guard.base.requests import MAX_SUBMITTERS, Accounts
+from node_agent.guard.base.settings import Security
+from node_agent.guard.launcher import user_survey
 from node_agent.service.environment import Environment
 from node_agent.service.guard import Guard
 from node_agent.service.survey import UserSurveys

@@ -20,11 +20,11 @@ from cosched.identity.authority import create_authority, issue
 from cosched.identity.grants import load_grant_key
 from cosched.wire.grant import Grant, signed
 from cosched.wire.stream import Kind, frame
-from node_agent.guard.desk_doors import Peer
-from node_agent.guard.desk_switch import Desk, Reach
-from node_agent.guard.owners_word import OwnersWord
-from node_agent.guard.pause import Pause
-from node_agent.guard.records import Records
+from node_agent.guard.base.records import Records
+from node_agent.guard.desk.doors import Peer
+from node_agent.guard.desk.owners_word import OwnersWord
+from node_agent.guard.desk.pause import Pause
+from node_agent.guard.desk.switch import Desk, Reach
 from node_agent.service.commands import Wanted
 from node_agent.service.rsh_proxy import Away, Call, Ending, NotAllowed, RshProxy, _call, _request
 

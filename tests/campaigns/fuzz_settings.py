@@ -19,8 +19,8 @@ from cosched.config.load import load
 from cosched.config.node import load_node
 from cosched.config.site import SiteSettings
 from cosched.errors import BadInput
-from node_agent.guard.settings import BadSettings
-from node_agent.guard.settings import load as load_guard
+from node_agent.guard.base.settings import BadSettings
+from node_agent.guard.base.settings import load as load_guard
 
 _CLUSTER: Final = {
     "name": "office", "nodes": ["desk1", "desk2"], "policy": "easy",

@@ -16,9 +16,9 @@ from cosched.model.presets import Habit
 from faults.guarding import Guard
 from faults.violation import Violation
 from faults.world import MS, S, Sleeper, World
-from node_agent.guard.limiter import Limiter
-from node_agent.guard.requests import Refusal
-from node_agent.guard.settings import Contract
+from node_agent.guard.base.requests import Refusal
+from node_agent.guard.base.settings import Contract
+from node_agent.guard.desk.limiter import Limiter
 from node_agent.policy.contract import Arm, Relax, Watched, decided, judged, unwatched
 
 _LOOK_US = S

@@ -17,7 +17,7 @@ from node_agent.core.agent import AgentCore
 from node_agent.core.attempt import Attempt
 from node_agent.core.guard_model import GuardModel, ModelGroup
 from node_agent.core.replies import Declined, Done, Reply
-from node_agent.guard.limiter import Limiter
+from node_agent.guard.desk.limiter import Limiter
 from node_agent.policy.contract import Watched
 
 # --- agents -----------------------------------------------------------------------------------------------------------

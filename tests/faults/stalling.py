@@ -19,7 +19,7 @@ from node_agent.core.replies import Done, Reply
 if TYPE_CHECKING:
     from faults.guarding import Guard
 
-#: After so long a guard withdraws a start, and tells of what it has killed (``node_agent.guard.stalls``).
+#: After so long a guard withdraws a start, and tells of what it has killed (``node_agent.guard.launcher.stalls``).
 _PATIENCE_US = 12 * S
 _BOUND_US = 5 * S
 _LONGEST_US = 150 * S

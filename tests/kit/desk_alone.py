@@ -8,11 +8,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
-from node_agent.guard.desk_doors import Peer
-from node_agent.guard.desk_switch import Desk, Reach
-from node_agent.guard.owners_word import OwnersWord
-from node_agent.guard.pause import Pause
-from node_agent.guard.records import Records
+from node_agent.guard.base.records import Records
+from node_agent.guard.desk.doors import Peer
+from node_agent.guard.desk.owners_word import OwnersWord
+from node_agent.guard.desk.pause import Pause
+from node_agent.guard.desk.switch import Desk, Reach
 
 #: What a guard says of its limits.
 LIMITS: Final[dict[str, Any]] = {

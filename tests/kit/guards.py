@@ -25,7 +25,7 @@ from cosched.linux import cgroup_find
 from cosched.linux.cgroups import NoCgroups
 from cosched.linux.process import boottime_us
 from kit.waiting import BOUND_S, wait_for
-from node_agent.guard.client import GuardClient, GuardGone, GuardRefused, Message
+from node_agent.guard.base.client import GuardClient, GuardGone, GuardRefused, Message
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20

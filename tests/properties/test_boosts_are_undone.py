@@ -7,8 +7,8 @@ import pytest
 
 from cosched.linux.cgroups import Cgroups, group_name
 from cosched.model.coscheduling import Mode, Receives
-from node_agent.guard.levers import Levers
-from node_agent.guard.requests import MAX_LEASE_US, MAX_PERCENT, Slots
+from node_agent.guard.base.requests import MAX_LEASE_US, MAX_PERCENT, Slots
+from node_agent.guard.launcher.levers import Levers
 from node_agent.policy.modes import LEASE_US, Coscheduling
 from node_agent.policy.raising import HOLD_US, LONGEST_HOLD_US, Job, Key
 from node_agent.policy.raising import Slots as Turns

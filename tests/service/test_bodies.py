@@ -8,7 +8,7 @@ import pytest
 from kit.service import Running
 from kit.waiting import BOUND_S
 
-from node_agent.guard.requests import MAX_PACKET_BYTES
+from node_agent.guard.base.requests import MAX_PACKET_BYTES
 from space_scheduler.service.access.problems import Refusal
 from space_scheduler.service.api import bodies
 from space_scheduler.service.api.places import Places

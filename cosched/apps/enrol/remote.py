@@ -100,8 +100,8 @@ def remove(asked: dict[str, Any]) -> dict[str, Any]:
 
 def _end_jobs(config: NodeConfig) -> int:
     """Have the guard end what there is of jobs; how many there were. Raises :class:`Failed` where some do not end."""
-    from node_agent.guard import requests  # noqa: PLC0415
-    from node_agent.guard.client import GuardClient, GuardGone, GuardRefused  # noqa: PLC0415
+    from node_agent.guard.base import requests  # noqa: PLC0415
+    from node_agent.guard.base.client import GuardClient, GuardGone, GuardRefused  # noqa: PLC0415
 
     ended: set[tuple[int, int]] = set()
     end_s = time.monotonic() + _EMPTY_S

@@ -47,7 +47,7 @@ from cosched.apps.lab.sweep import kill_descendants
 from cosched.install.units import MODULES
 from cosched.linux import files
 from cosched.linux.process import become_subreaper, die_with_parent, set_name
-from node_agent.guard.requests import SOCKET_NAME
+from node_agent.guard.base.requests import SOCKET_NAME
 
 _PREFIX: Final = 24
 _GUARD_S: Final = 3.0

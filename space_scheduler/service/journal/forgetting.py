@@ -20,7 +20,7 @@ from space_scheduler.service.journal.schema import checksum
 FORGOTTEN: Final = "(forgotten)"
 #: Of a journal's ``meta``: rows were deleted whose bytes may still be in the file.
 OVERWRITE_DUE: Final = "overwrite due"
-#: What follows a name: a program's digest (``api.submissions.program``), or the words of a pause (``guard.pause``).
+#: What follows a name: a program's digest (``api.submissions.program``), or the words of a pause (``desk.pause``).
 _FOLLOWS: Final = r"(?=:[0-9a-f]{16}\b| has paused parallel work)"
 _NAMED: Final = re.compile(rf'\Aby (\S+)\Z|(?<![^\s"])([^\s":]+){_FOLLOWS}')
 #: What stands where names do, and is none.

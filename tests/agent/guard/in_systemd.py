@@ -32,7 +32,7 @@ from cosched.install.settings import NodeFacts, node_settings
 from cosched.install.units import PLACE, SLICE
 from cosched.linux import machine
 from cosched.linux.files import exec_problem
-from node_agent.guard.client import GuardGone
+from node_agent.guard.base.client import GuardGone
 
 GROUPS = Path("/sys/fs/cgroup")
 SIDE = GROUPS / PLACE

@@ -25,8 +25,8 @@ from cosched.linux.cgroup_v2 import CgroupsV2
 from cosched.linux.cgroups import PROBE, YES, Cgroups, NoCgroups
 from cosched.linux.process import US_PER_S
 from cosched.linux.weights import NONE
-from node_agent.guard.limiter import Limiter
-from node_agent.guard.settings import Contract
+from node_agent.guard.base.settings import Contract
+from node_agent.guard.desk.limiter import Limiter
 
 NAME = "job-7.1"
 MOUNT = "/sys/fs/cgroup"

@@ -19,8 +19,8 @@ from cosched.model.coscheduling import Receives
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
 from node_agent.core.attempt import Attempt
-from node_agent.guard import requests
-from node_agent.guard.client import GuardGone, Message
+from node_agent.guard.base import requests
+from node_agent.guard.base.client import GuardGone, Message
 from node_agent.policy.modes import LEASE_US
 from node_agent.service.coscheduler import Coscheduler
 from node_agent.service.guard import Guard

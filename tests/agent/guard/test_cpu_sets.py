@@ -14,9 +14,9 @@ from kit.waiting import wait_for
 
 from cosched.linux.cgroup_none import CgroupsNone
 from cosched.linux.cpusets import keep_to
-from node_agent.guard.cpu_sets import CpuSets
-from node_agent.guard.groups import Group
-from node_agent.guard.requests import Prepare
+from node_agent.guard.base.requests import Prepare
+from node_agent.guard.launcher.cpu_sets import CpuSets
+from node_agent.guard.launcher.groups import Group
 
 #: Says its pid, has a thread beside it and a child that has one, and starts another child whenever ``more`` is there.
 _BUSY = f"""

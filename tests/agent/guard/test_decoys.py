@@ -10,7 +10,7 @@ import pytest
 from kit.guards import US_PER_S, RealGuard, alive, at_a_desk, desk_of, places
 from kit.waiting import wait_for
 
-from node_agent.guard.decoys import _herald
+from node_agent.guard.desk.decoys import _herald
 
 MakeGuard = Callable[..., RealGuard]
 PROCESSORS = len(os.sched_getaffinity(0))

@@ -16,9 +16,9 @@ from kit.desk_socket import desk as at_desk
 from cosched.apps.cli.desk import ban_command
 from cosched.apps.cli.shared.desk_words import document, lines
 from cosched.linux import files, process
-from node_agent.guard.owners_word import DAMAGED as WORD_DAMAGED
-from node_agent.guard.pause import DAMAGED
-from node_agent.guard.records import Records
+from node_agent.guard.base.records import Records
+from node_agent.guard.desk.owners_word import DAMAGED as WORD_DAMAGED
+from node_agent.guard.desk.pause import DAMAGED
 
 STRANGER = 4_000_000_001
 

@@ -10,7 +10,7 @@ from kit.guards import RealGuard
 from kit.waiting import BOUND_S, wait_for
 
 from cosched.apps.cli.shared.desk_words import document, lines
-from node_agent.guard.desk_view import PAUSED, availability, public_status
+from node_agent.guard.desk.view import PAUSED, availability, public_status
 
 ANN, BOB = 1001, 3_000_000_000
 NOBODY = 65_534

@@ -10,7 +10,7 @@ from kit.waiting import wait_for
 
 from cosched.linux import files
 from cosched.linux.cgroups import ENDINGS, read_pids_below
-from node_agent.guard.easing import BUDGET_US
+from node_agent.guard.launcher.easing import BUDGET_US
 
 #: A launcher waits for its ranks, which end when one is told to; then it computes without end, as no launcher would.
 JOB = """

@@ -15,8 +15,8 @@ from kit.waiting import wait_for
 from cosched.linux.cgroups import quota
 from cosched.model import contract as model
 from cosched.model.node import Presence
-from node_agent.guard import limiter
-from node_agent.guard.settings import Contract
+from node_agent.guard.base.settings import Contract
+from node_agent.guard.desk import limiter
 
 CLUSTER = {"do": "contract", "cpu_ratio": 0.5, "memory_ratio": 0.5, "mpl": 1}
 

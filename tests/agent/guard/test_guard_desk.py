@@ -15,7 +15,7 @@ from kit.guards import MIB, US_PER_S, RealGuard, alive, places
 from kit.waiting import BOUND_S, wait_for
 
 from cosched.linux.process import boottime_us
-from node_agent.guard.pause import OPTED_OUT
+from node_agent.guard.desk.pause import OPTED_OUT
 
 WORDS = "do: expected status, pause, resume, end, ban, allow, hours, share, probe, wake or inhibited"
 COUNT = "n=0; while :; do n=$((n+1)); echo $n >count.new; mv count.new count; sleep 0.01; done"

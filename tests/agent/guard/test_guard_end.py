@@ -13,7 +13,7 @@ import pytest
 from kit.guards import DAEMON, MIB, SYSTEM_PYTHON, US_PER_S, RealGuard, alive, places
 from kit.waiting import wait_for
 
-from node_agent.guard.client import GuardRefused
+from node_agent.guard.base.client import GuardRefused
 
 DEAF = "trap '' TERM; echo deaf $$; while :; do sleep 0.1; done"
 KILL = {"do": "kill", "job": 1, "attempt": 1}
@@ -264,7 +264,7 @@ def test_what_is_prepared_waits_until_what_a_predecessor_left_of_it_is_removed(a
 def test_what_a_guard_has_done_on_the_side_ends_with_it() -> None:
     """A successor takes over what is there: nothing may be added to it, or be removed from it, behind its back."""
     program = (
-        "import time; from node_agent.guard.children import Errand; from node_agent.guard.loop import Loop;"
+        "import time; from node_agent.guard.base.children import Errand; from node_agent.guard.base.loop import Loop;"
         "errand = Errand(lambda: time.sleep(1000), print); Loop().fork(errand);"
         "print(errand.pid, flush=True); time.sleep(1000)"
     )

@@ -19,9 +19,9 @@ from kit.floods import STRANGERS, asking, cpu_s, holding, strangers
 from kit.guards import RealGuard
 from kit.waiting import wait_for
 
-from node_agent.guard.budget import Budget
-from node_agent.guard.desk_doors import DeskDoors
-from node_agent.guard.loop import Loop
+from node_agent.guard.base.budget import Budget
+from node_agent.guard.base.loop import Loop
+from node_agent.guard.desk.doors import DeskDoors
 
 PACKETS = socket.SOCK_SEQPACKET
 

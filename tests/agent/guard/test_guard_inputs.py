@@ -13,7 +13,7 @@ import pytest
 from kit.guards import RealGuard, alive
 
 from cosched.linux.process import boottime_us
-from node_agent.guard.loop import Duty, Loop
+from node_agent.guard.base.loop import Duty, Loop
 
 #: Well-formed JSON of shapes that nobody who means well sends.
 ODD = (

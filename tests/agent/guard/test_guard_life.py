@@ -17,8 +17,8 @@ from cosched.apps.lab.tiers import tried
 from cosched.linux import users
 from cosched.linux.cgroups import Cgroups
 from cosched.linux.namespaces import mount
-from node_agent.guard.command import Place, become
-from node_agent.guard.requests import Spawn
+from node_agent.guard.base.requests import Spawn
+from node_agent.guard.launcher.command import Place, become
 
 
 def test_a_job_from_its_preparation_to_nothing_left(any_guard: RealGuard) -> None:

@@ -13,7 +13,7 @@ from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.guard_model import GuardModel
 from node_agent.core.replies import Done
-from node_agent.guard.client import GuardRefused
+from node_agent.guard.base.client import GuardRefused
 
 KEY = (1, 1)
 ORDER = prepare(wire.Fence("c", 1, "i"), wire.OrderId(*KEY, 1))

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from kit.guards import RealGuard
 from kit.waiting import BOUND_S, wait_for
 
-from node_agent.guard import requests
-from node_agent.guard.client import GuardClient, GuardGone
-from node_agent.guard.requests import MAX_PACKET_BYTES, Refusal, decode
+from node_agent.guard.base import requests
+from node_agent.guard.base.client import GuardClient, GuardGone
+from node_agent.guard.base.requests import MAX_PACKET_BYTES, Refusal, decode
 
 PREPARE = {
     "job": 1, "attempt": 1, "user": "ada", "directory": "/", "tasks": 1, "memory_bytes": None, "limit_us": None,

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from cosched.config import node
-from node_agent.guard import settings
+from node_agent.guard.base import settings
 from node_agent.guard.main import main
 
 WHOLE = """

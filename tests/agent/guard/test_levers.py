@@ -93,8 +93,8 @@ def test_turns_end_with_their_lease(guard: RealGuard) -> None:
 
 _AGENT = """
 import sys, time
-from node_agent.guard import requests
-from node_agent.guard.client import GuardClient
+from node_agent.guard.base import requests
+from node_agent.guard.base.client import GuardClient
 from cosched.linux.process import boottime_us
 client = GuardClient(sys.argv[1])
 until_us = boottime_us() + 10_000_000

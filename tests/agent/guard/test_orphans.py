@@ -13,8 +13,8 @@ from kit.waiting import wait_for
 
 from cosched.linux import files, process
 from cosched.linux.cgroups import Cgroups
-from node_agent.guard import supervisor
-from node_agent.guard.supervisor import _MOST_A_VISIT, _Reaper
+from node_agent.guard.launcher import supervisor
+from node_agent.guard.launcher.supervisor import _MOST_A_VISIT, _Reaper
 
 
 @pytest.fixture

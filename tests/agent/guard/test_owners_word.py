@@ -17,9 +17,9 @@ from kit.waiting import wait_for
 from cosched.linux.process import boottime_us
 from cosched.model import desk as desk_model
 from cosched.model.presets import hours_of
-from node_agent.guard.desk_switch import MOST_SPANS
-from node_agent.guard.hours import MINUTES, Window, open_spans, opens_in, windows_of
-from node_agent.guard.owners_word import FORESEEN_DAYS, MOST_AT_ONCE, MOST_BANS
+from node_agent.guard.desk.hours import MINUTES, Window, open_spans, opens_in, windows_of
+from node_agent.guard.desk.owners_word import FORESEEN_DAYS, MOST_AT_ONCE, MOST_BANS
+from node_agent.guard.desk.switch import MOST_SPANS
 
 IDLE = "while :; do sleep 0.05; done"
 ALL_DAYS = [0, 1, 2, 3, 4, 5, 6]

@@ -13,9 +13,9 @@ from kit.waiting import skip_if_busy, wait_for
 
 from cosched.linux.cgroups import PERIOD_US, Cgroups
 from cosched.linux.process import US_PER_S, boottime_us
-from node_agent.guard.client import GuardRefused
-from node_agent.guard.periods import Periods
-from node_agent.guard.requests import MAX_LEASE_US, Refusal
+from node_agent.guard.base.client import GuardRefused
+from node_agent.guard.base.requests import MAX_LEASE_US, Refusal
+from node_agent.guard.desk.periods import Periods
 
 MakeGuard = Callable[..., RealGuard]
 _HALF = 1.0  # CPUs, of two

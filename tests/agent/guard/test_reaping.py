@@ -16,9 +16,9 @@ from kit.waiting import wait_for
 from cosched.linux import files, machine
 from cosched.linux.cgroup_visit import visiting
 from cosched.linux.cgroups import ENDINGS, VISITORS, Cgroups
-from node_agent.guard.records import Records
-from node_agent.guard.requests import Spawn
-from node_agent.guard.supervisor import _attend, _Reaper
+from node_agent.guard.base.records import Records
+from node_agent.guard.base.requests import Spawn
+from node_agent.guard.launcher.supervisor import _attend, _Reaper
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cosched.linux import files
-from node_agent.guard.records import Records
+from node_agent.guard.base.records import Records
 from node_agent.service.attempts import AttemptFiles
 
 

@@ -8,8 +8,8 @@ from typing import Any, get_args
 
 import pytest
 
-from node_agent.guard import requests
-from node_agent.guard.requests import Refusal, decode, encode
+from node_agent.guard.base import requests
+from node_agent.guard.base.requests import Refusal, decode, encode
 
 STREAM = "0123456789abcdef" * 2
 #: Every request, and how it travels: agents and guards of one release must not differ, so this is not to be changed.

@@ -12,8 +12,8 @@ import pytest
 
 from cosched.linux import process
 from cosched.linux.process import US_PER_S
-from node_agent.guard import helpers
-from node_agent.guard.wakeup_probe import WakeupProbe
+from node_agent.guard.desk import helpers
+from node_agent.guard.desk.wakeup_probe import WakeupProbe
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from kit.waiting import BOUND_S
 
 from cosched.wire.stream import MAX_PIECE, Kind, frame
-from node_agent.guard.streams import Streams
+from node_agent.guard.launcher.streams import Streams
 
 NAME = "0123456789abcdef" * 2
 STANDS = bytes(16)

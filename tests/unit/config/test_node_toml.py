@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cosched.config.node import NodeConfig, load_node, node_config
 from cosched.config.templates import node_toml
 from cosched.errors import BadInput
-from node_agent.guard import settings
+from node_agent.guard.base import settings
 
 LEAST: dict[str, Any] = {
     "name": "desk1",

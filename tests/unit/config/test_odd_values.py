@@ -7,8 +7,8 @@ import pytest
 from cosched.config.cluster import load_cluster
 from cosched.config.node import load_node
 from cosched.errors import BadInput
-from node_agent.guard.settings import BadSettings
-from node_agent.guard.settings import load as load_guard
+from node_agent.guard.base.settings import BadSettings
+from node_agent.guard.base.settings import load as load_guard
 
 HEX = "0x" + "f" * 5000
 

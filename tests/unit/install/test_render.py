@@ -20,7 +20,7 @@ from cosched.install import roles
 from cosched.install.layout import ROLES, UNITS, Installation, Layout
 from cosched.install.settings import NodeFacts, node_settings
 from cosched.install.units import PLACE
-from node_agent.guard import settings as guards
+from node_agent.guard.base import settings as guards
 
 GUIDE = (Path(__file__).resolve().parents[3] / "docs/guide/installation.md").read_text()
 LAYOUT = Layout(python="/opt/cosched/bin/python")

@@ -1,0 +1,1 @@
+"""What both rooms of the guard stand on: its loop and children, sockets, records, requests, settings."""

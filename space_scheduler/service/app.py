@@ -210,7 +210,7 @@ class Service:
         """What counts, and is told what to count."""
         metrics = Metrics(
             self.host, self.host.clock.now_us, self.config, self.book, self.link,
-            self.launches.site.suspects.counted,
+            self.launches.suspects.counted,
             self.host.path, self.certificates,
         )  # fmt: skip
         self.host.on_journalled = metrics.service.commit.observe

@@ -90,7 +90,7 @@ def test_a_desk_that_sleeps_again_and_again_is_not_set_aside_for_its_losses() ->
         rules.comes("n1")
         rules.feed(InJournal(ev.NodeJoined(Node("n1", 2, 1 << 30)), (), {}))
         assert says(rules, "n1", asleep=False) == [ev.NodeResumed("n1")]
-    assert rules.core.launches.site.suspects.counted["losses"] == 0
+    assert rules.core.launches.suspects.counted["losses"] == 0
 
 
 def test_a_pause_outlasts_the_sleep() -> None:

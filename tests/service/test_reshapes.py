@@ -52,7 +52,7 @@ def test_a_job_is_folded_its_processes_stay_and_have_fewer_processors() -> None:
 def test_an_answer_of_the_launch_that_comes_again_is_no_answer_to_a_change() -> None:
     """Its Prepare was given twice. (Found by simulated faults: the share was counted, and had not been changed.)"""
     rules = Rules()
-    order = rules.core.launches.site.orders.numbers.of("n1", KEY, OrderKind.PREPARE)
+    order = rules.core.launches.orders.of("n1", KEY, OrderKind.PREPARE)
     rules.resize(on(n1=1))
     rules.feed(Heard("n1", wire.Prepared(order)))
     assert list(rules.orders()) == ["n1"]

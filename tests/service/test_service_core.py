@@ -51,7 +51,7 @@ class Rules:
 
     def order(self, name: str, kind: OrderKind) -> wire.OrderId:
         """The order of that kind that the node was given for the job last."""
-        return self.core.launches.site.orders.numbers.of(name, (1, 1), kind)
+        return self.core.launches.orders.of(name, (1, 1), kind)
 
     def silence(self) -> list[Effect]:
         """Nobody is heard for a lease."""
@@ -118,7 +118,7 @@ def test_what_could_not_be_forgotten_is_not_asked_again_of_a_job_that_has_its_nu
     rules = Rules()
     rules.comes("n1", wire.GroupReport(1, 1, "running", 2), wire.GroupReport(7, 1, "ended", 2))
     for job_id in (1, 7):
-        order = rules.core.launches.site.orders.numbers.of("n1", (job_id, 1), OrderKind.FORGET)
+        order = rules.core.launches.orders.of("n1", (job_id, 1), OrderKind.FORGET)
         rules.feed(Heard("n1", wire.Refused(order, "failed", "its guard is away")))
     beat = rules.feed(Heard("n1", wire.Heartbeat(Usage(), Presence.AWAY)))
     assert sent(beat, wire.Forget) == [("n1", 7)]
@@ -135,7 +135,7 @@ def test_what_a_lost_node_could_not_forget_is_asked_again_when_the_jobs_end_is_i
         rules.feed(Ticked())
     assert sent(rules.comes("n1", wire.GroupReport(1, 1, "running", 1)), wire.Kill)[:1] == [("n1", 1)]
     assert sent(rules.feed(Heard("n1", wire.GroupEnded(1, 1))), wire.Forget) == [("n1", 1)]
-    order = rules.core.launches.site.orders.numbers.of("n1", (1, 1), OrderKind.FORGET)
+    order = rules.core.launches.orders.of("n1", (1, 1), OrderKind.FORGET)
     rules.feed(Heard("n1", wire.Refused(order, "failed", "its guard is away")))
     assert sent(rules.feed(Heard("n1", wire.Heartbeat(Usage(), Presence.AWAY))), wire.Forget) == []
     rules.feed(Heard("n2", wire.GroupEnded(1, 1)))

@@ -7,7 +7,7 @@ whose agent speaks version 1 resizes no job: an attempt that would need it is re
 
 import math
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -102,7 +102,7 @@ class Site:
 
     def order(self, name: str, key: tuple[int, int], kind: OrderKind) -> None:
         """Send an order that says nothing of the job but its number and attempt."""
-        self.out.add(Send(name, self.orders.plain(kind, name, key)))
+        self.out.append(Send(name, self.orders.plain(kind, name, key)))
 
     def end_stray(self, entry: NodeEntry, key: tuple[int, int], *, over: bool) -> None:
         """A node has a job that has ended here, or was never its: end it there too, and have it forgotten."""
@@ -119,13 +119,6 @@ class Site:
         for name, reason in found.items():
             self.out.say("warn", "node set aside", node=name, why=reason)
             self.out.post(ev.NodeDrained(name, f"set aside: {reason}"), "by the scheduler")
-
-
-class Confined(NamedTuple):
-    """CPUs of a node that are set aside for a job, None where none are; whether its processes there all sleep."""
-
-    cpus: int | None
-    asleep: bool = False
 
 
 class LaunchAttempt:
@@ -149,10 +142,9 @@ class LaunchAttempt:
         self.receives_told: tuple[Receives, ...] = ()  # what the core knows of that
         self.returned: list[str] = []  # nodes that were lost and have come back with what is over
         self.held: dict[str, None] = {}  # nodes whose Prepare waits for the others' addresses
-        self.timed = False  # the launch time-out counts
+        self.timed = gang.launching  # the launch time-out counts
         self.resizing: Resizing | None = None
         self.resize_held: list[Ask | Join] = []  # steps of the resize that wait for the others' addresses
-        self.crossing = 1.0  # how many times longer it takes because its components are on several clusters
         self.cut_off_s: float | None = None  # since when no node of its cluster is heard (boot time); None: some are
         self.renewals = 0  # of its grant, by this scheduler
         self.given = 0  # how many processes more it was given of what it asked for
@@ -160,7 +152,7 @@ class LaunchAttempt:
         self.running_s = 0.0  # since when its script runs (boot time), or this scheduler, where it was adopted
         self.adapts = False  # its program has adopted a map
         self.sent: dict[str, tuple[int, float]] = {}  # by node: the last order of a share or map on this link, and when
-        self.differs: dict[tuple[str, str], float] = {}  # by node and kind: when a difference was repaired last
+        self.differs: dict[tuple[str, str], float] = {}  # by node and kind: when a difference is to be repaired
 
     @property
     def key(self) -> tuple[int, int]:
@@ -182,20 +174,15 @@ class LaunchAttempt:
         return {share.node: share.tasks for share in self.allocation.nodes}
 
     @property
-    def cluster(self) -> str | None:
-        """The cluster of all of its nodes; None where they are on several."""
-        clusters = self._clusters()
-        return clusters.pop() if len(clusters) == 1 else None
-
-    def _clusters(self) -> set[str]:
+    def clusters(self) -> set[str]:
+        """The clusters of its nodes."""
         return {self._site.book.entry(node).cluster for node in self.gang.nodes}
 
     # its beginning and its end
 
     def begin(self) -> None:
         """The core has just started it."""
-        self._measure_crossing()
-        self._begin_timer()
+        self._out.append(SetTimer(self.key, self._site.timeout_us))
         self.do(self.gang.begin())
 
     def adopt(self, found: Started) -> None:
@@ -209,18 +196,10 @@ class LaunchAttempt:
             left_us, self.rate = known
             if running:
                 self._count_work(left_us)
-        if self.gang.launching:
-            self._begin_timer()
+        if self.timed:
+            self._out.append(SetTimer(self.key, self._site.timeout_us))
         if running and (new := found.resizing.get(self.job_id)) is not None:
             self.resize(self.allocation, new, resumed=True)
-
-    def _measure_crossing(self) -> None:
-        """How many times longer a job takes that lies on several clusters, by what the link is known to cost."""
-        self.crossing = 1.0 + crossing_ppm(self.record.job, self._clusters(), self._site.between) / ALONE_PPM
-
-    def _begin_timer(self) -> None:
-        self.timed = True
-        self._out.add(SetTimer(self.key, self._site.timeout_us))
 
     def timed_out(self) -> None:
         """The launch, or the resize, has taken as long as it may."""
@@ -279,7 +258,6 @@ class LaunchAttempt:
 
     def came(self, entry: NodeEntry, report: wire.GroupReport | None) -> None:
         """One of its nodes connects and reports what it has of the job (None: nothing): ask for what is missing."""
-        self._measure_crossing()  # after a restart it was not known where its nodes are
         if actions := self.gang.reported(entry.name, report):
             todo = ", ".join(each.kind.name.lower() if isinstance(each, Order) else "report" for each in actions)
             self._out.say("info", "node compared", node=entry.name, job=self.job_id, todo=todo)
@@ -287,8 +265,8 @@ class LaunchAttempt:
         self._release_held()
         self._resume_resize(entry, report)
 
-    def heard(self, node: str, message: wire.FromAgent, kind: OrderKind | None) -> None:
-        """One of its nodes reports something of the job; ``kind`` is that of the order that a refusal answers."""
+    def heard(self, node: str, message: wire.FromAgent) -> None:
+        """One of its nodes reports something of the job."""
         match message:
             case wire.Prepared():
                 self.do(self.gang.prepared(node))
@@ -311,10 +289,9 @@ class LaunchAttempt:
                 if self.gang.gone(node):
                     self.returned.append(node)  # it may forget the job when its end is in the journal
                 self.do(self.gang.emptied(node, message.cpu_us, message.memory_peak_bytes))
-            case wire.Refused():
-                self._refused(node, message, kind)
 
-    def _refused(self, node: str, refusal: wire.Refused, kind: OrderKind | None) -> None:
+    def refused(self, node: str, refusal: wire.Refused, kind: OrderKind | None) -> None:
+        """One of its nodes does not obey an order; ``kind`` is None for one that is not in force any more."""
         why = refusal.message
         self._out.say("warn", "order refused", node=node, job=refusal.order.job_id, code=refusal.code, why=why)
         if kind is not None:
@@ -397,11 +374,15 @@ class LaunchAttempt:
 
     @property
     def node_limit_us(self) -> int | None:
-        """The run time at which its nodes end it: where its limit counts work, the last bound of that."""
+        """The run time at which its nodes end it: where its limit counts work, the last bound of that.
+
+        Longer by what the link is known to cost where it lies on several clusters.
+        """
         if self.limit_us is None:
             return None
         slowest = self._speed(smallest(self.record.job)) if self._site.resizes else 1
-        return math.ceil(self.limit_us * self._site.stretch * self.crossing / slowest)
+        crossing = 1 + crossing_ppm(self.record.job, self.clusters, self._site.between) / ALONE_PPM
+        return math.ceil(self.limit_us * self._site.stretch * crossing / slowest)
 
     # a cluster that is cut off
 
@@ -416,7 +397,7 @@ class LaunchAttempt:
 
     def inside(self, cluster: str) -> bool:
         """Whether all nodes of it are of that cluster, and it is not being resized."""
-        return self.resizing is None and self.cluster == cluster
+        return self.resizing is None and self.clusters == {cluster}
 
     def give_up(self, message: str) -> None:
         """Do not wait for the cluster any more, if the job did: what is left of it ends when its nodes are back."""
@@ -437,7 +418,7 @@ class LaunchAttempt:
                     self.held[node] = None
                     self._release_held()
                 case Order(node, OrderKind.RUN):
-                    self._out.add(Send(node, self._run_order()))
+                    self._out.append(Send(node, self._run_order()))
                 case Order(node, kind):
                     self._site.order(node, self.key, kind)
                 case Launched():
@@ -454,7 +435,7 @@ class LaunchAttempt:
                     self._ended(action)
         if self.timed and not gang.launching:
             self.timed = False
-            self._out.add(CancelTimer(self.key))
+            self._out.append(CancelTimer(self.key))
         if self.resizing is not None and gang.phase in (Phase.ENDING, Phase.OVER):
             self._close_resize()
 
@@ -468,14 +449,14 @@ class LaunchAttempt:
             self.peers = book.peers(self.allocation)
             if not self.peers:
                 return
-            self._out.add(Annotate(self.job_id, Facts(peers=self.peers)))
+            self._out.append(Annotate(self.job_id, Facts(peers=self.peers)))
         held, self.held = self.held, {}
         for name in held:
             rigid, share = book.entry(name).rigid, self.share(name)
             if rigid and (share.procs != share.tasks or self.record.job.resident):
                 self.do(self.gang.refused(name, OrderKind.PREPARE, "version", rigid))
                 return
-            self._out.add(Send(name, self._prepare_order(name, self.peers)))
+            self._out.append(Send(name, self._prepare_order(name, self.peers)))
 
     # its resize
 
@@ -488,7 +469,7 @@ class LaunchAttempt:
         kind = MalleableResizing if self.record.job.resident and new.procs else Resizing
         self.resizing = kind(old, new, resumed=resumed)
         steps = self.resizing.begin()
-        self._renew_orders(self.resizing)
+        self._renew()
         self._take_steps(steps)
 
     def _cannot_resize(self, old: Allocation, new: Allocation) -> str:
@@ -505,18 +486,18 @@ class LaunchAttempt:
 
         So is a Prepared of the job's launch that comes again from a node that the job keeps.
         """
-        if self.resizing is None or self._site.orders.numbers.kind(node, message.order) is None:
+        if self.resizing is None or self._site.orders.kind(node, message.order) is None:
             return
         if isinstance(message, wire.Resized) or self.resizing.joins(node):
             self._take_steps(self.resizing.answered(node))
 
     def _map_answered(self, node: str, order: wire.OrderId, *, joined: bool) -> None:
         """A node has told the job's ranks a map; an answer to an order that another has replaced is ignored."""
-        resizing, numbers = self.resizing, self._site.orders.numbers
-        if isinstance(resizing, MalleableResizing) and numbers.kind(node, order) is OrderKind.ADAPT:
+        resizing = self.resizing
+        if isinstance(resizing, MalleableResizing) and self._site.orders.kind(node, order) is OrderKind.ADAPT:
             steps = resizing.offered(node, joined=joined, absent=self._absent())
             if resizing.stage is Stage.UNDOING and any(isinstance(step, Offer) for step in steps):
-                self._renew_orders(resizing)
+                self._renew()
             self._take_steps(steps)
 
     def _absent(self) -> Absent:
@@ -531,43 +512,38 @@ class LaunchAttempt:
         resizing, node = self.resizing, entry.name
         if resizing is None or node not in resizing.nodes:
             return
-        if entry.rigid:
-            if resizing.stage is Stage.UNDOING:  # neither that agent nor its guard keeps anything of this
-                steps = resizing.answered(node)
-                if isinstance(resizing, MalleableResizing):
-                    steps += resizing.offered(node, joined=False)
-                self._take_steps(steps)
-            else:
-                self._undo_resize(resizing.refused(node, entry.rigid, unchanged=True))
-            return
-        if report is not None and report.rebooted and resizing.joins(node):
-            self._undo_resize(resizing.refused(node, "it was started anew", unchanged=False))
-            return
-        held, self.resize_held = self.resize_held, []
-        steps = [*resizing.again(node, has_it=report is not None), *(step for step in held if step.node != node)]
-        self._take_steps(steps, again=True)
+        started_anew = report is not None and report.rebooted and resizing.joins(node)
+        if entry.rigid and resizing.stage is Stage.UNDOING:  # neither that agent nor its guard keeps anything of this
+            steps = resizing.answered(node)
+            if isinstance(resizing, MalleableResizing):
+                steps += resizing.offered(node, joined=False)
+            self._take_steps(steps)
+        elif entry.rigid or started_anew:
+            why = entry.rigid or "it was started anew"
+            self._undo_resize(resizing.refused(node, why, unchanged=bool(entry.rigid)))
+        else:
+            held, self.resize_held = self.resize_held, []
+            steps = [*resizing.again(node, has_it=report is not None), *(step for step in held if step.node != node)]
+            self._take_steps(steps, again=True)
 
     def _undo_resize(self, steps: list[Step]) -> None:
         """Nodes are asked for the old share: for the first time, or once more."""
-        if steps and self.resizing is not None:
-            self._renew_orders(self.resizing)
+        if steps:
+            self._renew()
         self._take_steps(steps)
 
-    def _renew_orders(self, resizing: Resizing) -> None:
-        """Nodes are told what they were not told before: by a newer grant, and by orders of other numbers."""
+    def _renew(self) -> None:
+        """Nodes are told what they were not told before: by a newer grant or map, within a new time-out."""
         self.renewals += 1
         self.resize_held.clear()
-        for name in resizing.kept if not isinstance(resizing, MalleableResizing) else ():
-            self._site.orders.numbers.new(name, self.key, OrderKind.RESIZE)
-        self._out.add(CancelTimer(self.key), SetTimer(self.key, self._site.timeout_us))
+        self._out.extend((CancelTimer(self.key), SetTimer(self.key, self._site.timeout_us)))
 
     def _take_steps(self, steps: list[Step], *, again: bool = False) -> None:
-        """``again``: nodes are asked once more what they were asked before, by the same orders."""
-        if isinstance(self.resizing, MalleableResizing) and not again:
-            for step in steps:
-                if isinstance(step, Ask | Offer):
-                    kind = OrderKind.RESIZE if isinstance(step, Ask) else OrderKind.ADAPT
-                    self._site.orders.numbers.new(step.node, self.key, kind)
+        """``again``: nodes are asked once more what they were asked before, by orders of the same numbers."""
+        for step in steps:
+            if isinstance(step, Ask | Offer) and not again:
+                kind = OrderKind.RESIZE if isinstance(step, Ask) else OrderKind.ADAPT
+                self._site.orders.new(step.node, self.key, kind)
         for step in steps:
             match step:
                 case Leave(node):
@@ -592,14 +568,14 @@ class LaunchAttempt:
             self._send_numbered(node, self._share_order(node, peers))
         else:
             if not step.again:  # what it may have kept of an earlier time in the job goes first
-                site.orders.numbers.anew(node, self.key)
+                site.orders.anew(node, self.key)
                 site.order(node, self.key, OrderKind.DISCARD)
-            self._out.add(Send(node, self._prepare_order(node, peers)))
+            self._out.append(Send(node, self._prepare_order(node, peers)))
 
     def _send_numbered(self, node: str, order: wire.Resize | wire.Adapt) -> None:
         if self._site.book.entry(node).connected:
             self.sent[node] = order.order.n, self._site.book.now_s()
-        self._out.add(Send(node, order))
+        self._out.append(Send(node, order))
 
     def _resized(self) -> None:
         assert self.resizing is not None
@@ -618,7 +594,7 @@ class LaunchAttempt:
     def _close_resize(self) -> None:
         self.resizing = None
         self.resize_held.clear()
-        self._out.add(CancelTimer(self.key))
+        self._out.append(CancelTimer(self.key))
 
     def _asks(self, more: int) -> None:
         """The job asks for other numbers of processes: the core decides, within what the job has said of itself.
@@ -639,14 +615,14 @@ class LaunchAttempt:
         """The core has answered what the job asked for."""
         self.given += given
         self.asking = waits
-        self._out.add(*(Send(name, wire.AskAnswered(*self.key, given, waits)) for name in self.gang.nodes))
+        self._out.extend(Send(name, wire.AskAnswered(*self.key, given, waits)) for name in self.gang.nodes)
 
     # what differs (audit)
 
     def ask_again(self, node: str) -> None:
         """Ask a node for the share that the core holds, where the addresses of all of the job's nodes are known."""
         if peers := self._site.book.peers(self.allocation):
-            self._site.orders.numbers.new(node, self.key, OrderKind.RESIZE)
+            self._site.orders.new(node, self.key, OrderKind.RESIZE)
             self._send_numbered(node, self._share_order(node, peers))
 
     def offer_again(self, node: str, has: wire.JobHeld) -> None:
@@ -662,21 +638,20 @@ class LaunchAttempt:
                 self.renewals = renewals + 1
             nodes = self.gang.nodes
         for each in nodes:
-            self._site.orders.numbers.new(each, self.key, OrderKind.ADAPT)
+            self._site.orders.new(each, self.key, OrderKind.ADAPT)
             self._send_numbered(each, self._map_order(each))
 
     # its orders: the same order has the same number again
 
-    def confined(self, share: Share) -> Confined:
-        """How many CPUs of a node are set aside for the job; where tasks of several share them, none are.
+    def confined(self, share: Share) -> tuple[int | None, bool]:
+        """How many CPUs of a node are set aside for the job, and whether its processes there all sleep.
 
-        Processes that are all to sleep get one CPU, at the lowest priority.
+        None where tasks of several jobs share them. Processes that sleep get one CPU, at the lowest priority.
         """
         if not (self._site.resizes or self._site.config.contract.mpl == 1):
-            return Confined(None)
-        if not share.procs and self.wanted.procs and self.record.job.resident:
-            return Confined(1, asleep=True)
-        return Confined(share.procs)
+            return None, False
+        asleep = not share.procs and bool(self.wanted.procs) and self.record.job.resident
+        return (1 if asleep else share.procs), asleep
 
     @property
     def map_number(self) -> int:
@@ -692,7 +667,7 @@ class LaunchAttempt:
         confines = site.resizes and version != wire.RIGID_VERSION
         return wire.Prepare(
             site.orders.fence,
-            site.orders.numbers.of(name, self.key, OrderKind.PREPARE),
+            site.orders.of(name, self.key, OrderKind.PREPARE),
             user=record.user,
             peers=peers,
             tasks=next(peer.tasks for peer in peers if peer.name == name),
@@ -703,7 +678,7 @@ class LaunchAttempt:
             environment=environment if brings else known_environment(environment, files),
             grant=self._grant(peers),
             umask=submission.umask,
-            cpus=self.confined(self.share(name)).cpus if confines else None,
+            cpus=self.confined(self.share(name))[0] if confines else None,
             map=self._map() if site.resizes and record.job.resident else None,
             uid=record.job.user if version >= wire.UID_VERSION else None,
             files=files if brings else msgspec.UNSET,
@@ -733,7 +708,7 @@ class LaunchAttempt:
         record, orders = self.record, self._site.orders
         return wire.Run(
             orders.fence,
-            orders.numbers.of(self.gang.first, self.key, OrderKind.RUN),
+            orders.of(self.gang.first, self.key, OrderKind.RUN),
             record.submission.script.encode(),
             record.submission.arguments,
             record.output,
@@ -747,7 +722,7 @@ class LaunchAttempt:
         brings = self._site.book.entry(node).version >= wire.FILES_VERSION
         return wire.Resize(
             orders.fence,
-            orders.numbers.of(node, self.key, OrderKind.RESIZE),
+            orders.of(node, self.key, OrderKind.RESIZE),
             tasks=share.tasks,
             cpus=cpus,
             peers=peers,
@@ -759,7 +734,7 @@ class LaunchAttempt:
     def _map_order(self, node: str) -> wire.Adapt:
         """For a node of a job whose ranks are all there: tell them which of them are to be enabled."""
         orders = self._site.orders
-        return wire.Adapt(orders.fence, orders.numbers.of(node, self.key, OrderKind.ADAPT), self._map())
+        return wire.Adapt(orders.fence, orders.of(node, self.key, OrderKind.ADAPT), self._map())
 
     def _map(self) -> wire.JobMap:
         return wire.JobMap(self.map_number, {share.node: share.procs for share in self.wanted.nodes})

@@ -83,7 +83,10 @@ class Audit:
         gang, name = launch.gang, entry.name
         phase = gang.node_phases.get(name)
         if phase in (NodePhase.KILLING, NodePhase.LEAVING):
-            self._kill_again(entry, launch, open_there=has is not None)
+            two_beats_s = _UNDER_WAY_BEATS * self._beat_s  # still open after them: its agent has failed at the order
+            if self._is_due(launch, (name, "ending"), has is not None, two_beats_s, two_beats_s):
+                self._found(entry, launch.key, Kind.STRAY, "being ended by the book: ended")
+                launch.do([Order(name, OrderKind.KILL)])
         if gang.phase is not Phase.RUNNING or phase is not NodePhase.READY:
             return
         if launch.resizing is not None or launch.key in entry.stale:
@@ -96,48 +99,30 @@ class Audit:
             return
         if has.tasks is None or self._under_way(launch, name, has):
             return
-        self._repair(entry, launch, has, Kind.SHARE, self._other_share(launch, name, has))
-        self._repair(entry, launch, has, Kind.MAP, _other_map(launch, has))
+        for kind, words in ((Kind.SHARE, _other_share(launch, name, has)), (Kind.MAP, _other_map(launch, has))):
+            if not self._is_due(launch, (name, kind.value), bool(words), 0, _AGAIN_BEATS * self._beat_s):
+                continue
+            self._found(entry, launch.key, kind, words)
+            if kind is Kind.SHARE:
+                launch.ask_again(name)
+            else:
+                launch.offer_again(name, has)
 
-    def _kill_again(self, entry: NodeEntry, launch: LaunchAttempt, *, open_there: bool) -> None:
-        """A node is to end a job; where that is still open after two heartbeats, its agent has failed at the order."""
-        mark, now_s = (entry.name, "ending"), self._book.now_s()
-        if not open_there:
+    def _is_due(
+        self, launch: LaunchAttempt, mark: tuple[str, str], differs: bool, first_s: float, again_s: float
+    ) -> bool:
+        """Whether a difference is to be repaired now: when it has lasted for ``first_s``, and every ``again_s``."""
+        now_s = self._book.now_s()
+        if not differs:
             launch.differs.pop(mark, None)
-        elif now_s - launch.differs.setdefault(mark, now_s) >= _UNDER_WAY_BEATS * self._beat_s:
-            launch.differs[mark] = now_s
-            self._found(entry, launch.key, Kind.STRAY, "being ended by the book: ended")
-            launch.do([Order(entry.name, OrderKind.KILL)])
+        elif now_s >= launch.differs.setdefault(mark, now_s + first_s):
+            launch.differs[mark] = now_s + again_s
+            return True
+        return False
 
     def _under_way(self, launch: LaunchAttempt, name: str, has: JobHeld) -> bool:
         number, sent_s = launch.sent.get(name, (0, 0.0))
         return has.order < number and self._book.now_s() - sent_s < _UNDER_WAY_BEATS * self._beat_s
-
-    def _other_share(self, launch: LaunchAttempt, name: str, has: JobHeld) -> str:
-        """How a node's share differs, in words; empty where it is as it should be.
-
-        A job that was started under a policy that sets no CPUs aside has none set aside until it is resized.
-        """
-        share = launch.share(name)
-        cpus, asleep = launch.confined(share)
-        if has.tasks != share.tasks:
-            return f"{has.tasks} places, not {share.tasks}"
-        if None not in (has.cpus, cpus) and (has.cpus, has.asleep) != (cpus, asleep):
-            return f"{has.cpus} CPUs{' asleep' * has.asleep}, not {cpus}{' asleep' * asleep}"
-        return ""
-
-    def _repair(self, entry: NodeEntry, launch: LaunchAttempt, has: JobHeld, kind: Kind, differs: str) -> None:
-        mark, now_s = (entry.name, kind.value), self._book.now_s()
-        repaired_s = launch.differs.get(mark)
-        if not differs:
-            launch.differs.pop(mark, None)
-        elif repaired_s is None or now_s - repaired_s >= _AGAIN_BEATS * self._beat_s:
-            launch.differs[mark] = now_s
-            self._found(entry, launch.key, kind, differs)
-            if kind is Kind.SHARE:
-                launch.ask_again(entry.name)
-            else:
-                launch.offer_again(entry.name, has)
 
     def _found(self, entry: NodeEntry, key: tuple[int, int], kind: Kind, words: str) -> None:
         entry.differences[kind.value] += 1
@@ -147,6 +132,20 @@ class Audit:
             self._site.out.say(
                 "warn", "node differs", node=entry.name, job=key[0], attempt=key[1], kind=kind.value, has=words
             )
+
+
+def _other_share(launch: LaunchAttempt, name: str, has: JobHeld) -> str:
+    """How a node's share differs, in words; empty where it is as it should be.
+
+    A job that was started under a policy that sets no CPUs aside has none set aside until it is resized.
+    """
+    share = launch.share(name)
+    cpus, asleep = launch.confined(share)
+    if has.tasks != share.tasks:
+        return f"{has.tasks} places, not {share.tasks}"
+    if None not in (has.cpus, cpus) and (has.cpus, has.asleep) != (cpus, asleep):
+        return f"{has.cpus} CPUs{' asleep' * has.asleep}, not {cpus}{' asleep' * asleep}"
+    return ""
 
 
 def _other_map(launch: LaunchAttempt, has: JobHeld) -> str:
@@ -220,10 +219,10 @@ def difference(gang: Gang, node: str, report: GroupReport | None) -> str:
         return "the machine was started anew"
     if gang.phase is Phase.ENDING:
         return "" if report.state == "ended" else "still there: killed again"
-    return _of_script(gang, report) if node == gang.first else ""
+    return _difference_of_script(gang, report) if node == gang.first else ""
 
 
-def _of_script(gang: Gang, report: GroupReport) -> str:
+def _difference_of_script(gang: Gang, report: GroupReport) -> str:
     runs = report.state == "running"
     if report.exit is not None or report.state == "ended":
         return "its script has ended meanwhile"

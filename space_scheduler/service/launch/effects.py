@@ -80,25 +80,19 @@ class Say(msgspec.Struct, frozen=True, tag=True):
 Effect = Post | Annotate | Send | Cut | SetTimer | CancelTimer | AskWanted | Wake | Say
 
 
-class Outbox:
+class Outbox(list[Effect]):
     """Effects in the order in which they came about, until the shell takes them."""
-
-    def __init__(self) -> None:
-        self._effects: list[Effect] = []
 
     def take(self) -> list[Effect]:
         """Return the pending effects and clear the list."""
-        effects, self._effects = self._effects, []
+        effects = self[:]
+        self.clear()
         return effects
-
-    def add(self, *effects: Effect) -> None:
-        """Append effects."""
-        self._effects += effects
 
     def post(self, event: Event, note: str = "", facts: Facts | None = None) -> None:
         """Have the core take in an event."""
-        self.add(Post(event, note, facts))
+        self.append(Post(event, note, facts))
 
     def say(self, level: Level, what: str, **fields: object) -> None:
         """Write a line of the log."""
-        self.add(Say(level, what, fields))
+        self.append(Say(level, what, fields))

@@ -15,7 +15,7 @@ from then on; one that leaves is asked to kill what is there, and counts until n
 
 import signal
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -78,7 +78,7 @@ class Ended(msgspec.Struct, frozen=True):
 
     ``cpu_us`` and ``memory_peak_bytes`` are by node, of those that said so. ``unrun``: the launch failed before the
     script could have run, and it may be launched again. ``blamed`` are the nodes where it failed; ``code`` is the
-    refusal's, or ``silent``, ``lost`` or ``owner``.
+    refusal's, or ``silent``, ``lost`` or ``owner``. Until a gang is over it keeps the first part of this, its verdict.
     """
 
     outcome: JobState
@@ -94,15 +94,6 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 Action = Order | Launched | Left | CannotEnd | Ended
-
-
-class Verdict(NamedTuple):
-    """An outcome, why in words, the node where it came about (None: of no one), and its code where it has one."""
-
-    outcome: JobState
-    message: str = ""
-    node: str | None = None
-    code: str = ""
 
 
 _CAUSES: Final = {
@@ -142,7 +133,7 @@ class Gang:
         self.phase = Phase.PREPARING
         self.node_phases = dict.fromkeys(nodes, NodePhase.ASKED)
         self.adopted = adopted is not None
-        self._verdict: Verdict | None = None
+        self._verdict: Ended | None = None
         self._blamed: tuple[str, ...] = ()
         self._asked_to_run = self.adopted  # the scheduler before may have asked
         self._begins_anew = begins_anew
@@ -153,7 +144,7 @@ class Gang:
         if adopted is JobState.RUNNING:
             self._up()
         elif adopted is JobState.ENDING:
-            self._verdict = None if ending is None else Verdict(ending)
+            self._verdict = None if ending is None else Ended(ending)
             self._kill_all()
 
     @property
@@ -191,18 +182,19 @@ class Gang:
         if kind is OrderKind.KILL and code == "unknown":
             phase = self.node_phases[node]
             return self._knows_nothing(node, phase) if phase in (NodePhase.KILLING, NodePhase.LEAVING) else []
-        if self.phase is Phase.ENDING:
-            self._refused_late(node, kind, code, message)
+        to_prepare, to_run = kind is OrderKind.PREPARE, kind is OrderKind.RUN and node == self.first
+        if not (to_prepare or to_run):
             return []
-        if (kind is OrderKind.PREPARE and self.phase is Phase.PREPARING) or (
-            kind is OrderKind.RUN and self.phase is Phase.LAUNCHING and node == self.first
-        ):
-            if kind is OrderKind.RUN and code in _NOT_BEGUN:
-                self._asked_to_run = False
-            # a Run that fails may be the script's own fault: it is held against nobody
-            return self._launch_failed(
-                f"{node} refused: {message}", (node,), code if kind is OrderKind.PREPARE else "run"
-            )
+        ending = self.phase is Phase.ENDING
+        launch_fails = self.phase is (Phase.PREPARING if to_prepare else Phase.LAUNCHING)
+        if to_run and code in _NOT_BEGUN and (launch_fails or ending):
+            self._asked_to_run = False
+        # a Run that fails may be the script's own fault: it does not count against the node
+        why, code = f"{node} refused: {message}", code if to_prepare else "run"
+        if launch_fails:
+            return self._launch_failed(why, (node,), code)
+        if ending and self._verdict is not None and self._verdict.code == "silent" and node in self._blamed:
+            self._verdict = Ended(JobState.LAUNCH_FAILED, why, node, code=code)  # the cause of its silence
         return []
 
     def timed_out(self, after: str) -> list[Action]:
@@ -214,15 +206,6 @@ class Gang:
         if self.phase is Phase.LAUNCHING:
             return self._launch_failed(f"{self.first} did not start the script within {after}", (self.first,), "silent")
         return []
-
-    def _refused_late(self, node: str, kind: OrderKind, code: str, message: str) -> None:
-        """A node that was blamed for its silence says why: that is the cause of the failed launch from now on."""
-        if kind is OrderKind.RUN and node == self.first and code in _NOT_BEGUN:
-            self._asked_to_run = False
-        silent = self._verdict is not None and self._verdict.code == "silent" and node in self._blamed
-        if silent and kind in (OrderKind.PREPARE, OrderKind.RUN):
-            code = code if kind is OrderKind.PREPARE else "run"
-            self._verdict = Verdict(JobState.LAUNCH_FAILED, f"{node} refused: {message}", node, code)
 
     def cannot_end(self, node: str) -> list[Action]:
         """What was killed of the job on a node hears no signal. A script that never began may be tried elsewhere: the
@@ -247,11 +230,12 @@ class Gang:
 
     def _launch_failed(self, message: str, blamed: tuple[str, ...], code: str) -> list[Action]:
         self._blamed = blamed
-        return self._end(Verdict(JobState.LAUNCH_FAILED, message, blamed[0], code))
+        return self._end(Ended(JobState.LAUNCH_FAILED, message, blamed[0], code=code))
 
     def started(self, node: str) -> list[Action]:
         """The script runs."""
-        if node != self.first or not self._may_run():
+        may_run = self.phase is Phase.LAUNCHING or (self.adopted and self.phase is Phase.PREPARING)
+        if node != self.first or not may_run:
             return []
         self._up()
         return [Launched()]
@@ -305,10 +289,10 @@ class Gang:
         if self.launching:
             return self._launch_failed(message, (node,), "lost")
         if self.phase is Phase.RUNNING:
-            return self._end(Verdict(JobState.NODE_LOST, message, node))
+            return self._end(Ended(JobState.NODE_LOST, message, node))
         failed_elsewhere = self._verdict is not None and self._verdict.outcome is JobState.FAILED and node != self.first
         if self._begins_anew or failed_elsewhere or (self._verdict is None and node == self.first):
-            self._verdict = Verdict(JobState.NODE_LOST, message, node)
+            self._verdict = Ended(JobState.NODE_LOST, message, node)
         return self._finished()
 
     def ended_by_owner(self, node: str) -> list[Action]:
@@ -321,7 +305,7 @@ class Gang:
             return []
         if self.phase is Phase.PREPARING:
             return self._launch_failed(message, (node,), BY_OWNER)
-        by_owner = Verdict(JobState.NODE_LOST, message, node, BY_OWNER)
+        by_owner = Ended(JobState.NODE_LOST, message, node, code=BY_OWNER)
         if self.phase is not Phase.ENDING:
             return self._end(by_owner)
         if self._verdict is None or self._verdict.outcome is JobState.FAILED:
@@ -357,10 +341,10 @@ class Gang:
         if self.phase is Phase.ENDING:
             if self._verdict is None or self._verdict.outcome is JobState.LAUNCH_FAILED:
                 code = self._verdict.code if self._verdict else ""  # what failed counts for its nodes all the same
-                self._verdict = Verdict(outcome, message, None, code)
+                self._verdict = Ended(outcome, message, code=code)
             return self._finished()
         self._begins_anew = begins_anew
-        return self._end(Verdict(outcome, message))
+        return self._end(Ended(outcome, message))
 
     def cancel(self) -> list[Action]:
         """Its user or an operator wants it ended: it does not wait again, as one may that has lost a node or was ended
@@ -368,7 +352,7 @@ class Gang:
         """
         self._begins_anew = False
         if self.phase is Phase.ENDING and self._verdict is not None and self._verdict.outcome is JobState.NODE_LOST:
-            self._verdict = Verdict(JobState.CANCELLED)
+            self._verdict = Ended(JobState.CANCELLED)
         return self.kill()
 
     def recorded(self) -> list[Action]:
@@ -431,16 +415,13 @@ class Gang:
         self._exit = self._exit or how
         return actions + (self._kill_all() if self.phase is Phase.RUNNING else self._finished())
 
-    def _may_run(self) -> bool:
-        return self.phase is Phase.LAUNCHING or (self.adopted and self.phase is Phase.PREPARING)
-
     def _up(self) -> None:
         self.phase = Phase.RUNNING
         for node, phase in self.node_phases.items():
             if phase is NodePhase.ASKED:
                 self.node_phases[node] = NodePhase.READY
 
-    def _end(self, verdict: Verdict) -> list[Action]:
+    def _end(self, verdict: Ended) -> list[Action]:
         self._verdict = verdict
         return self._kill_all() + self._finished()
 
@@ -459,15 +440,21 @@ class Gang:
         ):
             return []
         self.phase = Phase.OVER
-        outcome, message, node, code = self._verdict
-        unrun = bool(self._blamed) and self.never_began
-        used = dict(self._cpu_us), dict(self._peak_bytes)
-        return [Ended(outcome, message, node, self._exit, self._tail, *used, unrun, self._blamed, code)]
+        end = msgspec.structs.replace(
+            self._verdict,
+            exit=self._exit,
+            error_tail=self._tail,
+            cpu_us=dict(self._cpu_us),
+            memory_peak_bytes=dict(self._peak_bytes),
+            unrun=bool(self._blamed) and self.never_began,
+            blamed=self._blamed,
+        )
+        return [end]
 
 
-def judged(how: Exit, node: str) -> Verdict:
+def judged(how: Exit, node: str) -> Ended:
     """What the end of a job is whose script has ended like this on a node."""
-    return Verdict(*_outcome(how), node, BY_OWNER if how.cause == BY_OWNER else "")
+    return Ended(*_outcome(how), node, code=BY_OWNER if how.cause == BY_OWNER else "")
 
 
 def _outcome(how: Exit) -> tuple[JobState, str]:

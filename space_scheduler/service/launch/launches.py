@@ -20,18 +20,19 @@ from cosched.model.job import TERMINAL, JobState
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Answer, Instruction, Kill, RateChanged, Resize, Start
+from space_scheduler.machine.instructions import Answer, Instruction, Kill, RateChanged, Resize, SharePlan, Start
 from space_scheduler.progress import ALONE_PPM
 from space_scheduler.reasons import Reason, Why
 from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.launch.attempt import LaunchAttempt, Site, attempt_on
 from space_scheduler.service.launch.audit import Audit, Comparison
+from space_scheduler.service.launch.coscheduling import Coscheduling
 from space_scheduler.service.launch.effects import Outbox
 from space_scheduler.service.launch.gang import Gang, Phase
 from space_scheduler.service.launch.inputs import Started
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
 from space_scheduler.service.launch.orders import OrderKind, Orders
-from space_scheduler.service.launch.owners import AtDesks, Clocks, Owners, drained_by_node
+from space_scheduler.service.launch.owners import AtDesks, Clocks, Owners, Sleepers, drained_by_node
 from space_scheduler.service.launch.sharing import shared
 
 _MOST_UNFORGOTTEN: Final = 10_000
@@ -39,18 +40,17 @@ _MOST_UNFORGOTTEN: Final = 10_000
 _MOST_CHANGES: Final = 2
 
 
-class Launches:
-    """All jobs that hold nodes, by number (``attempts``)."""
+class Launches(Site):
+    """All jobs that hold nodes, by number (``attempts``), and what they have in common."""
 
     def __init__(self, config: ClusterConfig, book: NodeBook, orders: Orders, out: Outbox) -> None:
-        self.config = config
-        self.book = book
-        self.site = Site(config, book, orders, out)
+        super().__init__(config, book, orders, out)
         self.attempts: dict[int, LaunchAttempt] = {}
+        self.coscheduling = Coscheduling(config, book, self.attempts)
+        self.sleepers = Sleepers(book, config.contract)
         self.clocks = Clocks(config)
         self.comparison = Comparison(out)
-        self.audit = Audit(self.site, self.attempts)
-        self._out = out
+        self.audit = Audit(self, self.attempts)
         self._owners = Owners()
         self._desks = AtDesks() if shared(config) else None
         self._lease_us = config.time_us("lease")
@@ -72,7 +72,7 @@ class Launches:
                 ending=_outcome(last.why if last is not None else Why.CANCELLED),
                 begins_anew=ending is not None and _by_plan(ending),
             )
-            launch = LaunchAttempt(self.site, record, record.allocation, record.limit_us, gang)
+            launch = LaunchAttempt(self, record, record.allocation, record.limit_us, gang)
             self.attempts[record.id] = launch
             launch.adopt(found)
             names.update(gang.nodes)
@@ -80,30 +80,33 @@ class Launches:
 
     def committed(self, event: ev.Event, instructions: Iterable[Instruction], started: Mapping[int, JobRecord]) -> None:
         """An event is in the journal, and with it what was instructed; ``started`` are records of jobs that start."""
-        if isinstance(event, ev.NodeLost | ev.NodeCutOff) and (entry := self.book.get(event.name)):
-            self.clocks.keeps_time.discard(entry.name)
-            self._into_service(entry)  # it may be back already
-        if isinstance(event, ev.NodeJoined):
-            self._into_service(self.book.entry(event.node.name))  # it may offer something else meanwhile
-        if isinstance(event, ev.JobEnded | ev.JobSentAway | ev.LaunchFailed):
-            launch = self.attempts.get(event.job_id)
-            if launch is not None and launch.gang.phase is Phase.OVER:
-                del self.attempts[event.job_id]
-                launch.recorded()
-        if isinstance(event, ev.JobCancelled) and (launch := self.attempts.get(event.job_id)):
-            launch.do(launch.gang.cancel())
+        if isinstance(event, ev.NodeResumed):
+            self._resumed(self.book.entry(event.name))
+        self.book.committed(event)
+        match event:
+            case ev.NodeLost(name) | ev.NodeCutOff(name):
+                self.clocks.keeps_time.discard(name)
+                self._into_service(self.book.entry(name))  # it may be back already
+            case ev.NodeJoined(node):
+                self._into_service(self.book.entry(node.name))  # it may offer something else meanwhile
+            case ev.JobEnded(job_id) | ev.JobSentAway(job_id) | ev.LaunchFailed(job_id):
+                launch = self.attempts.get(job_id)
+                if launch is not None and launch.gang.phase is Phase.OVER:
+                    del self.attempts[job_id]
+                    launch.recorded()
+            case ev.JobCancelled(job_id) if launch := self.attempts.get(job_id):
+                launch.do(launch.gang.cancel())
         for instruction in instructions:
-            if isinstance(instruction, Start):
-                self._start(instruction, started[instruction.job.id])
-            elif isinstance(instruction, RateChanged | Answer | Resize | Kill) and (
-                launch := self.attempts.get(instruction.job_id)
-            ):
-                self._instructed(launch, instruction)
-
-    def _start(self, start: Start, record: JobRecord) -> None:
-        gang = Gang(tuple(share.node for share in start.allocation.nodes))
-        launch = self.attempts[record.id] = LaunchAttempt(self.site, record, start.allocation, start.limit_us, gang)
-        launch.begin()
+            match instruction:
+                case SharePlan(turns):
+                    self.coscheduling.follow(turns)
+                case Start(job, held, limit_us=limit_us):
+                    gang = Gang(tuple(share.node for share in held.nodes))
+                    self.sleepers.started(gang.nodes)
+                    launch = self.attempts[job.id] = LaunchAttempt(self, started[job.id], held, limit_us, gang)
+                    launch.begin()
+                case RateChanged(job_id) | Answer(job_id) | Resize(job_id) | Kill(job_id) if job_id in self.attempts:
+                    self._instructed(self.attempts[job_id], instruction)
 
     def _instructed(self, launch: LaunchAttempt, instruction: RateChanged | Answer | Resize | Kill) -> None:
         match instruction:
@@ -119,11 +122,11 @@ class Launches:
                 launch.do(launch.gang.kill(outcome, message, begins_anew=_by_plan(instruction.reason)))
                 launch.give_up("it is cut off")
 
-    def resumed(self, entry: NodeEntry) -> None:
+    def _resumed(self, entry: NodeEntry) -> None:
         """A node is about to be resumed: an operator trusts it again, unless it was kept out by its own word."""
         self._owners.resumed(entry.name)
         if not drained_by_node(entry):
-            self.site.suspects.resumed(entry.name)
+            self.suspects.resumed(entry.name)
 
     def timed_out(self, key: tuple[int, int]) -> None:
         """The launch of that attempt, or its resize, has taken as long as it may."""
@@ -149,15 +152,17 @@ class Launches:
             for key in again:
                 launch = self._on(entry, key)
                 if launch is None:
-                    self.site.order(entry.name, key, OrderKind.FORGET)
+                    self.order(entry.name, key, OrderKind.FORGET)
                 elif launch.gang.gone(entry.name):  # its gang counts on it no more: when its end is in the journal
                     launch.returned.append(entry.name)
+        if not entry.known:
+            return
         if clock := self.clocks.event(entry):
-            self._out.post(clock, "by the node")
+            self.out.post(clock, "by the node")
         if event := self._owners.event(entry):
-            self._out.post(event, "by the node")
+            self.out.post(event, "by the node")
         if self._desks and (came_or_left := self._desks.event(entry)):
-            self._out.post(came_or_left)
+            self.out.post(came_or_left)
 
     def _take_stalls(self, entry: NodeEntry, beat: wire.Heartbeat) -> None:
         """Keep what cannot be ended there: a stall that no live attempt waits for is the node's loss (``left``).
@@ -185,17 +190,14 @@ class Launches:
         What is left of them there is killed when the guard is back; until then nothing starts there (``owners``).
         ``guard``: why it does not answer; empty where it does.
         """
-        if not guard:
-            entry.unguarded_s = None
-            return
-        now_s = self.book.now_s()
-        entry.unguarded_s = now_s if entry.unguarded_s is None else entry.unguarded_s
-        if now_s - entry.unguarded_s < self.site.timeout_us / US_PER_S:
+        now_s, since_s = self.book.now_s(), entry.unguarded_s
+        entry.unguarded_s = None if not guard else now_s if since_s is None else since_s
+        if entry.unguarded_s is None or now_s - entry.unguarded_s < self.timeout_us / US_PER_S:
             return
         for launch in list(self.attempts.values()):
             if launch.gang.waits_for(entry.name):
                 entry.stale.add(launch.key)
-                self._out.say("warn", "node given up by a job", node=entry.name, job=launch.job_id, why=guard)
+                self.out.say("warn", "node given up by a job", node=entry.name, job=launch.job_id, why=guard)
                 launch.do(launch.gang.lost(entry.name, f"{entry.name}'s guard does not answer"))
 
     def hello(self, entry: NodeEntry, hello: wire.Hello) -> None:
@@ -217,7 +219,7 @@ class Launches:
                     continue
                 if launch_here is None and not over:
                     self.comparison.stray(entry.name, key)
-                self.site.end_stray(entry, key, over=over)
+                self.end_stray(entry, key, over=over)
         self.comparison.heard(entry.name)
         self._into_service(entry)
 
@@ -228,29 +230,27 @@ class Launches:
                 launch.do(launch.gang.ended_by_owner(entry.name))
         self._into_service(entry)
 
-    def take_report(self, entry: NodeEntry, message: wire.FromAgent) -> None:
-        """A node reports something of a job."""
-        if isinstance(message, wire.Prepared | wire.Started | wire.Resized | wire.Offered | wire.Refused):
-            key = (message.order.job_id, message.order.attempt)
-        elif isinstance(message, wire.ProgramEnded | wire.GroupEnded | wire.Adapted | wire.Asked):
-            key = (message.job_id, message.attempt)
-        else:
+    def take_report(self, entry: NodeEntry, message: wire.FromAgent, key: tuple[int, int]) -> None:
+        """A node reports something of an attempt."""
+        launch = self._on(entry, key)
+        if launch is not None and key not in entry.stale:
+            launch.heard(entry.name, message)
             return
-        refusal = message if isinstance(message, wire.Refused) else None
-        kind = self.site.orders.numbers.kind(entry.name, refusal.order) if refusal else None
+        self.end_stray(entry, key, over=isinstance(message, wire.GroupEnded))
+        self._into_service(entry)
+
+    def take_refusal(self, entry: NodeEntry, refusal: wire.Refused, key: tuple[int, int]) -> None:
+        """A node does not obey an order about an attempt."""
+        kind, launch = self.orders.kind(entry.name, refusal.order), self._on(entry, key)
         if kind is OrderKind.FORGET:
             if len(entry.unforgotten) < _MOST_UNFORGOTTEN:  # more no honest node has
                 entry.unforgotten.add(key)  # its guard is away, or was not done yet
-            return
-        launch = self._on(entry, key)
-        if launch is not None and key not in entry.stale:
-            launch.heard(entry.name, message, kind)
-            return
-        if refusal is None:
-            self.site.end_stray(entry, key, over=isinstance(message, wire.GroupEnded))
-        elif kind is OrderKind.KILL and refusal.code == "unknown":
-            entry.stale.discard(key)  # it has nothing of it
-        self._into_service(entry)
+        elif launch is not None and key not in entry.stale:
+            launch.refused(entry.name, refusal, kind)
+        else:
+            if kind is OrderKind.KILL and refusal.code == "unknown":
+                entry.stale.discard(key)  # it has nothing of it
+            self._into_service(entry)
 
     def lost(self, entry: NodeEntry) -> None:
         """A node was silent for a lease: its jobs end, and it offers nothing any more.
@@ -264,11 +264,11 @@ class Launches:
         if entry.joining is not None or entry.size is not None:
             entry.joining = entry.size = None
             if cut_off:
-                self._out.post(ev.NodeCutOff(entry.name), f"{message}, nor was any other node of its cluster")
+                self.out.post(ev.NodeCutOff(entry.name), f"{message}, nor was any other node of its cluster")
             else:
-                self._out.post(ev.NodeLost(entry.name), message)
+                self.out.post(ev.NodeLost(entry.name), message)
                 if not entry.asleep:
-                    self.site.set_aside(self.site.suspects.lost(entry.name))
+                    self.set_aside(self.suspects.lost(entry.name))
         for launch in list(self.attempts.values()):
             if entry.name in launch.gang.node_phases and not (cut_off and launch.waits_for_cluster(entry)):
                 launch.do(launch.gang.lost(entry.name, message))
@@ -320,7 +320,7 @@ class Launches:
         size = entry.offers(self.config.contract)
         if size != entry.size:
             entry.joining, entry.changes = size, changes
-            self._out.post(ev.NodeJoined(size))
+            self.out.post(ev.NodeJoined(size))
 
 
 def _by_plan(reason: Reason) -> bool:

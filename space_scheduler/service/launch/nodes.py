@@ -192,13 +192,9 @@ class NodeBook:
 
     def peers(self, allocation: Allocation) -> tuple[Peer, ...]:
         """A job's nodes as they reach each other; empty while one has not said hello since the service started."""
-        found = []
-        for share in allocation.nodes:
-            hello = self.entry(share.node).hello
-            if hello is None:
-                return ()
-            found.append(Peer(share.node, hello.address, hello.port, share.tasks))
-        return tuple(found)
+        hellos = [(share, self.entry(share.node).hello) for share in allocation.nodes]
+        found = tuple(Peer(share.node, hello.address, hello.port, share.tasks) for share, hello in hellos if hello)
+        return found if len(found) == len(hellos) else ()
 
     def names(self) -> list[str]:
         """All names."""
@@ -216,36 +212,34 @@ class NodeBook:
     def recovered(self, statuses: Iterable[NodeStatus], holding: Iterable[str]) -> None:
         """After a restart: nodes as the journal has them, and those that jobs hold. Their silence counts from now."""
         for status in statuses:
-            entry = self.entry(status.node.name)
-            entry.known = True
-            entry.size = None if status.lost else status.node
+            node, entry = status.node, self.entry(status.node.name)
+            entry.known, entry.owner, entry.size = True, status.owner, None if status.lost else node
             entry.drained, entry.reason = status.drained, status.reason
             entry.asleep = status.drained and status.reason == ASLEEP
-            entry.owner = status.owner
-            entry.cluster_before = status.node.cluster
-            entry.recorded_bans = status.node.bans
-            if entry.size is not None:
-                entry.heard_s = self.now_s()
+            entry.cluster_before, entry.recorded_bans = node.cluster, node.bans
+            entry.heard_s = None if status.lost else self.now_s()
         for name in holding:
             self.entry(name).heard_s = self.now_s()
 
     def committed(self, event: ev.Event) -> None:
         """Follow what the core has taken in."""
-        if isinstance(event, ev.NodeJoined):
-            entry = self.entry(event.node.name)
-            entry.size, entry.known = event.node, True
-            entry.recorded_bans = event.node.bans
-            entry.joining = None if entry.joining == event.node else entry.joining
-        elif isinstance(event, ev.NodeLost | ev.NodeCutOff):
-            self.entry(event.name).size = None
-        elif isinstance(event, ev.NodeDrained):
-            entry = self.entry(event.name)
-            entry.drained, entry.reason = True, event.reason
-        elif isinstance(event, ev.NodeResumed):
-            entry = self.entry(event.name)
-            entry.drained, entry.reason = False, ""
-        elif isinstance(event, ev.OwnerCame | ev.OwnerLeft):
-            self.entry(event.name).owner = event.owner if isinstance(event, ev.OwnerCame) else None
+        match event:
+            case ev.NodeJoined(node):
+                entry = self.entry(node.name)
+                entry.size, entry.known, entry.recorded_bans = node, True, node.bans
+                entry.joining = None if entry.joining == node else entry.joining
+            case ev.NodeLost(name) | ev.NodeCutOff(name):
+                self.entry(name).size = None
+            case ev.NodeDrained(name, reason):
+                entry = self.entry(name)
+                entry.drained, entry.reason = True, reason
+            case ev.NodeResumed(name):
+                entry = self.entry(name)
+                entry.drained, entry.reason = False, ""
+            case ev.OwnerCame(name, owner):
+                self.entry(name).owner = owner
+            case ev.OwnerLeft(name):
+                self.entry(name).owner = None
 
     def documents(self, view: View, contract: SocialContract, own: str = "") -> list[NodeDoc]:
         """What GET /v1/nodes shows. ``own`` is the name of the scheduler's own cluster."""

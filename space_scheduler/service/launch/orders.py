@@ -104,12 +104,12 @@ class OrderNumbers:
             self._least = max(self._least, self._given.pop(oldest).count)
 
 
-class Orders:
-    """What the orders of one scheduler have in common. ``key`` signs grants from now on."""
+class Orders(OrderNumbers):
+    """What the orders of one scheduler have in common, and their numbers. ``key`` signs grants from now on."""
 
     def __init__(self, config: ClusterConfig, fence: wire.Fence, key: Ed25519PrivateKey) -> None:
+        super().__init__(fence.epoch)
         self.fence: Final = fence
-        self.numbers: Final = OrderNumbers(fence.epoch)
         self.key = key
         self.grace_us: Final = config.time_us("grace")
 
@@ -118,8 +118,8 @@ class Orders:
 
         After a Forget or a Discard the attempt is over there.
         """
-        order = self.numbers.latest(name, key, kind)
+        order = self.latest(name, key, kind)
         if kind is OrderKind.KILL:
             return wire.Kill(self.fence, order, self.grace_us)
-        self.numbers.over(name, key)
+        self.over(name, key)
         return (wire.Forget if kind is OrderKind.FORGET else wire.Discard)(self.fence, order)

@@ -24,7 +24,6 @@ from typing import Final, NamedTuple
 from cosched.config.cluster import ClusterConfig
 from cosched.config.units import duration_us
 from cosched.model.contract import SocialContract
-from cosched.model.desk import DeskReport
 from cosched.model.node import Owner
 from cosched.model.stall import Stall
 from cosched.model.time import US_PER_S, humanised, us
@@ -64,20 +63,17 @@ class AtDesks:
 
     def __init__(self) -> None:
         self._told: dict[str, Owner | None] = {}  # by node: who is there (None: nobody), on its way to the journal
-        self._moved: dict[str, int] = {}  # by node: heartbeats in a row with another step than the one that was told
+        self._moved: Counter[str] = Counter()  # by node: heartbeats in a row with another step than was told
 
     def event(self, entry: NodeEntry) -> ev.OwnerCame | ev.OwnerLeft | None:
         """What the core has to be told after a node's heartbeat; None: nothing new."""
-        if entry.beat is None or not entry.known:
-            return None
         there = self._seen(entry)
         if there == entry.owner:
             self._told.pop(entry.name, None)
-            return None
-        if entry.name in self._told and self._told[entry.name] == there:
-            return None
-        self._told[entry.name] = there
-        return ev.OwnerLeft(entry.name) if there is None else ev.OwnerCame(entry.name, there)
+        elif self._told.get(entry.name, entry.owner) != there:
+            self._told[entry.name] = there
+            return ev.OwnerLeft(entry.name) if there is None else ev.OwnerCame(entry.name, there)
+        return None
 
     def _seen(self, entry: NodeEntry) -> Owner | None:
         """Who is there by the last heartbeat, with the use that the core is to know of."""
@@ -87,16 +83,17 @@ class AtDesks:
             return None
         usage, told = entry.beat.usage, entry.owner
         memory_step = max(1, entry.hello.memory_bytes // MEMORY_STEPS) if entry.hello else 1 << 30
-        used = round(1000 * max(0.0, usage.cpu_local)), max(0, usage.memory_local_bytes)
-        cpu_permille = _stepped(used[0], CPU_STEP_PERMILLE, told.cpu_permille if told else None)
-        memory_bytes = _stepped(used[1], memory_step, told.memory_bytes if told else None)
-        step = Owner(cpu_permille, memory_bytes)
+        cpu_permille, memory_bytes = round(1000 * max(0.0, usage.cpu_local)), max(0, usage.memory_local_bytes)
+        step = Owner(
+            _stepped(cpu_permille, CPU_STEP_PERMILLE, told.cpu_permille if told else None),
+            _stepped(memory_bytes, memory_step, told.memory_bytes if told else None),
+        )
         if told is None:
             return self._told.get(entry.name) or step
         if step == told:
             self._moved.pop(entry.name, None)
             return told
-        self._moved[entry.name] = self._moved.get(entry.name, 0) + 1
+        self._moved[entry.name] += 1
         return step if self._moved[entry.name] >= _BEATS else told
 
 
@@ -119,8 +116,6 @@ class Owners:
 
     def event(self, entry: NodeEntry) -> ev.NodeDrained | ev.NodeResumed | None:
         """What the core has to be told after a node's heartbeat; None: nothing new."""
-        if entry.beat is None or not entry.known:
-            return None
         why = _kept_out(entry)
         if drained_by_node(entry):
             settled = bool(why) and _kind(why) == _kind(entry.reason)
@@ -165,26 +160,22 @@ def _closed(entry: NodeEntry) -> str:
 
 
 def _kept_out(entry: NodeEntry) -> str:
-    """Why nothing may start there by the node's own word, as a drain's reason; empty where it may."""
+    """Why nothing may start there, as a drain's reason; empty where it may.
+
+    By the node's own word, then by what this scheduler concludes from its word and its certificate.
+    """
     assert entry.beat is not None
-    if entry.asleep:
-        return ASLEEP
-    if entry.beat.paused:
-        return _closed(entry) or PAUSED + entry.beat.paused
-    if entry.beat.guard:
-        return NO_GUARD + entry.beat.guard
-    if entry.report is not None and entry.report.disk:
-        return NO_ROOM + entry.report.disk
-    return _kept_out_here(entry)
-
-
-def _kept_out_here(entry: NodeEntry) -> str:
-    """The same by what this scheduler concludes from its word and its certificate."""
-    if why := why_aside(entry.stalls.values()):
-        return STALLED + why
-    if entry.expired:
-        return f"{EXPIRED}expired on {entry.expired}"
-    return entry.reason if entry.stale and drained_by_node(entry) else ""
+    beat, disk, aside = entry.beat, entry.report.disk if entry.report else "", why_aside(entry.stalls.values())
+    reasons = (
+        ASLEEP if entry.asleep else "",
+        _closed(entry) or PAUSED + beat.paused if beat.paused else "",
+        NO_GUARD + beat.guard if beat.guard else "",
+        NO_ROOM + disk if disk else "",
+        STALLED + aside if aside else "",
+        f"{EXPIRED}expired on {entry.expired}" if entry.expired else "",
+        entry.reason if entry.stale and drained_by_node(entry) else "",
+    )
+    return next(filter(None, reasons), "")
 
 
 def why_aside(stalls: Collection[Stall]) -> str:
@@ -281,22 +272,18 @@ class Clocks:
     def __init__(self, config: ClusterConfig) -> None:
         self._most_off_us = MOST_OFF * duration_us(config.coscheduling.slot, "coscheduling.slot")
         self.keeps_time: set[str] = set()
-        self._differs: dict[str, int] = {}  # by node: heartbeats in a row that say otherwise
+        self._differs: Counter[str] = Counter()  # by node: heartbeats in a row that say otherwise
 
     def event(self, entry: NodeEntry) -> ev.ClockSeen | None:
         """What the core has to be told of a node's clock after a heartbeat; None: nothing new."""
-        if entry.beat is None or not entry.known:
-            return None
+        assert entry.beat is not None
         name = entry.name
         good = 0 <= entry.beat.clock_bound_us <= self._most_off_us
-        if good == (name in self.keeps_time):
-            self._differs.pop(name, None)
+        differs = 0 if good == (name in self.keeps_time) else self._differs[name] + 1
+        self._differs[name] = differs % _BEATS
+        if differs < _BEATS:
             return None
-        self._differs[name] = self._differs.get(name, 0) + 1
-        if self._differs[name] < _BEATS:
-            return None
-        del self._differs[name]
-        (self.keeps_time.add if good else self.keeps_time.discard)(name)
+        self.keeps_time ^= {name}
         return ev.ClockSeen(name, good)
 
 
@@ -335,10 +322,6 @@ class Sleepers:
         self._calls: dict[str, _Call] = {}  # by node: since it was last of use
         self._used: set[str] = set()  # on which a job has started since they last slept
 
-    def reported(self, entry: NodeEntry, report: DeskReport) -> None:
-        """A node's last report: it says how it is woken just before it sleeps."""
-        entry.wakeable, entry.slept_s = report.wakeable, self._book.now_s()
-
     def slept(self, entry: NodeEntry, *, busy: bool) -> None:
         """A node is about to sleep; ``busy``: with a job on it. Was it of use, it is as if it had never been called."""
         if entry.name in self._used and not busy:
@@ -349,16 +332,10 @@ class Sleepers:
         """A job starts on these."""
         self._used.update(names)
 
-    def came(self, entry: NodeEntry) -> None:
-        """A node is awake."""
-        entry.wakeable = None
-
     def look(self) -> Iterator[Effect]:
         """Have the core asked, if anybody could be woken; not at each heartbeat."""
         now_s = self._book.now_s()
-        if now_s - self._looked_s < _LOOK_S:
-            return
-        if not any(map(self._may_be_called, self._book)):
+        if now_s - self._looked_s < _LOOK_S or not any(map(self._may_be_called, self._book)):
             return
         self._looked_s = now_s
         there = (entry for entry in self._book if self._may_be_called(entry) or self._is_coming(entry))
@@ -380,12 +357,10 @@ class Sleepers:
 
     def _may_be_called(self, entry: NodeEntry) -> bool:
         """Asleep for certain, since it is silent too, for no other reason out of service, and by its owner's word."""
-        if entry.connected or not self._sleeps(entry):
+        if entry.connected or entry.wakeable is None or not self._sleeps(entry):
             return False
         now_s = self._book.now_s()
-        slept_s = now_s - entry.slept_s
-        assert entry.wakeable is not None
-        may_be = any(begin_s <= slept_s < end_s for begin_s, end_s in entry.wakeable.spans)
+        may_be = any(begin_s <= now_s - entry.slept_s < end_s for begin_s, end_s in entry.wakeable.spans)
         return may_be and self._calls.get(entry.name, _NEVER).next_s <= now_s
 
     def _is_coming(self, entry: NodeEntry) -> bool:

@@ -12,15 +12,11 @@ from cosched.config.cluster import ClusterConfig
 from cosched.model.desk import ContractReason
 from cosched.model.time import US_PER_S
 from cosched.wire import messages as wire
-from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Instruction, SharePlan, Start
 from space_scheduler.service.launch import inputs as given
-from space_scheduler.service.launch.coscheduling import Coscheduling
 from space_scheduler.service.launch.effects import Cut, Effect, Outbox, Send
 from space_scheduler.service.launch.launches import Launches
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
 from space_scheduler.service.launch.orders import OrderKind, Orders
-from space_scheduler.service.launch.owners import Sleepers
 
 #: For how long a removed node's connection stays open, so that it hears of it.
 _LAST_WORDS_S = 2.0
@@ -36,8 +32,7 @@ class ServiceCore:
         self.book = NodeBook(nodes, lambda: self.now_s)
         self._out = Outbox()
         self.launches = Launches(config, self.book, orders, self._out)
-        self.sleepers = Sleepers(self.book, config.contract)
-        self.coscheduling = Coscheduling(config, self.book, self.launches.attempts)
+        self.sleepers, self.coscheduling = self.launches.sleepers, self.launches.coscheduling
         self.beat_s = config.time_us("heartbeat") / US_PER_S
         self.lease_s = config.time_us("lease") / US_PER_S
         self._ticked_s: float | None = None
@@ -46,18 +41,20 @@ class ServiceCore:
         """Apply an input; return the effects to carry out, in order."""
         self.now_s = now_s
         match happened:
-            case given.InJournal():
-                self._in_journal(happened)
+            case given.InJournal(event, instructions, started):
+                self.launches.committed(event, instructions, started)
+            case given.Heard(node, message):
+                self._heard(self.book.entry(node), message)
             case given.Ticked():
                 self._count_leases()
                 self.launches.ticked()
-                self._out.add(*self.sleepers.look())
+                self._out.extend(self.sleepers.look())
             case given.TimedOut(key):
                 self.launches.timed_out(key)
             case given.Wanted(nodes):
-                self._out.add(*self.sleepers.wanted(nodes))
+                self._out.extend(self.sleepers.wanted(nodes))
             case given.Discarded(node, job_id, attempt):
-                self.launches.site.order(node, (job_id, attempt), OrderKind.DISCARD)
+                self.launches.order(node, (job_id, attempt), OrderKind.DISCARD)
             case given.Removed(node, revoked):
                 self._remove(node, revoked)
             case given.RevocationsChanged(revoked):
@@ -79,43 +76,30 @@ class ServiceCore:
         awaited = {entry.name for entry in self.book if entry.heard_s is not None}
         self.launches.comparison.begin(len(self.launches.attempts), awaited)
 
-    def _in_journal(self, happened: given.InJournal) -> None:
-        if isinstance(happened.event, ev.NodeResumed):
-            self.launches.resumed(self.book.entry(happened.event.name))
-        self.book.committed(happened.event)
-        instructions: Sequence[Instruction] = happened.instructions
-        for instruction in instructions:
-            if isinstance(instruction, SharePlan):
-                self.coscheduling.follow(instruction.turns)
-            elif isinstance(instruction, Start):
-                self.sleepers.started(share.node for share in instruction.allocation.nodes)
-        self.launches.committed(happened.event, instructions, happened.started)
-
     # agents
 
     def _with_an_agent(
         self,
-        happened: given.Connected | given.Heard | given.OwnerSaid | given.Disconnected | given.CertificateExpired,
+        happened: given.Connected | given.OwnerSaid | given.Disconnected | given.CertificateExpired,
     ) -> None:
         entry = self.book.entry(happened.node)
         match happened:
-            case given.Heard():
-                self._heard(entry, happened.message)
-            case given.OwnerSaid():
-                self._owner_said(happened)
+            case given.OwnerSaid(_, word, banned) if entry.connected:
+                entry.word, entry.banned = word, banned
+                self._agree(entry)
+                self.launches.owner_said(entry)
             case given.Connected():
-                self._connected(happened)
+                self._connected(entry, happened)
             case given.Disconnected():
                 entry.connected = entry.agreed = False
                 self._out.say("info", "agent disconnected", node=entry.name)
             case given.CertificateExpired(_, since):
                 entry.expired = since
 
-    def _connected(self, called: given.Connected) -> None:
-        entry, hello = self.book.entry(called.node), called.hello
+    def _connected(self, entry: NodeEntry, called: given.Connected) -> None:
+        hello = called.hello
         entry.connected, entry.agreed, entry.refused, entry.expired = True, False, "", ""
-        entry.asleep = False
-        self.sleepers.came(entry)
+        entry.asleep, entry.wakeable = False, None
         entry.hello, entry.serial = hello, called.serial
         entry.beat = entry.report = None
         entry.word, entry.banned = wire.NO_WORD, ()
@@ -139,25 +123,29 @@ class ServiceCore:
             hello.session,
             called.revoked,
         )
-        self._out.add(Send(entry.name, welcome))
+        self._out.append(Send(entry.name, welcome))
 
     def _heard(self, entry: NodeEntry, message: wire.FromAgent) -> None:
         if not entry.connected:
             return  # it was replaced, or removed
         self._agree(entry)
-        if isinstance(message, wire.Heartbeat):
-            self._sleeps(entry)
-            entry.beat = message
-            self.launches.beat(entry)
-            if message.asked_us:
-                self._out.add(Send(entry.name, self.coscheduling.answer(entry, message)))
-        elif isinstance(message, wire.JobsHeld):
-            self.launches.audit.heard(entry, message, self.coscheduling.plan().there.get(entry.name, ()))
-        elif isinstance(message, wire.DeskReported):
-            entry.report = message.report
-            self.sleepers.reported(entry, message.report)
-        elif not isinstance(message, wire.OutputChunk | wire.Surveyed | wire.Hello):
-            self.launches.take_report(entry, message)
+        match message:
+            case wire.Heartbeat():
+                self._sleeps(entry)
+                entry.beat = message
+                self.launches.beat(entry)
+                if message.asked_us:
+                    self._out.append(Send(entry.name, self.coscheduling.answer(entry, message)))
+            case wire.JobsHeld():
+                self.launches.audit.heard(entry, message, self.coscheduling.plan().there.get(entry.name, ()))
+            case wire.DeskReported(report):
+                entry.report, entry.wakeable, entry.slept_s = report, report.wakeable, self.now_s
+            case wire.ProgramEnded() | wire.GroupEnded() | wire.Adapted() | wire.Asked():
+                self.launches.take_report(entry, message, (message.job_id, message.attempt))
+            case wire.Prepared(order) | wire.Started(order) | wire.Resized(order) | wire.Offered(order):
+                self.launches.take_report(entry, message, (order.job_id, order.attempt))
+            case wire.Refused(order):
+                self.launches.take_refusal(entry, message, (order.job_id, order.attempt))
 
     def _sleeps(self, entry: NodeEntry) -> None:
         """Whether its machine is about to be suspended, or is awake."""
@@ -175,14 +163,6 @@ class ServiceCore:
             entry.agreed = True  # it has taken the welcome: it obeys this scheduler
             self.launches.hello(entry, entry.hello)
 
-    def _owner_said(self, said: given.OwnerSaid) -> None:
-        entry = self.book.entry(said.node)
-        if not entry.connected:
-            return
-        entry.word, entry.banned = said.word, said.banned
-        self._agree(entry)
-        self.launches.owner_said(entry)
-
     def _remove(self, name: str, revoked: tuple[str, ...]) -> None:
         """Hear nothing more of a node, at once; tell it, and tell all others which certificates count no more."""
         self.book.remove(name)
@@ -193,13 +173,13 @@ class ServiceCore:
             return
         if entry.connected:
             rejected = wire.Rejected(f"node {name!r} was removed from this cluster", self.fence)
-            self._out.add(Send(name, rejected), Cut(name, _LAST_WORDS_S))
+            self._out.extend((Send(name, rejected), Cut(name, _LAST_WORDS_S)))
             entry.connected = False
         self._lose(entry)
 
     def _tell_revoked(self, revoked: tuple[str, ...], but: NodeEntry | None = None) -> None:
         others = (each for each in self.book if each is not but and each.connected)
-        self._out.add(*(Send(each.name, wire.Revoked(revoked)) for each in others))
+        self._out.extend(Send(each.name, wire.Revoked(revoked)) for each in others)
 
     # leases
 
@@ -223,7 +203,7 @@ class ServiceCore:
     def _lose(self, entry: NodeEntry) -> None:
         self._out.say("warn", "node lost", node=entry.name, lease_s=self.lease_s, connected=entry.connected)
         if entry.connected:
-            self._out.add(Cut(entry.name))
+            self._out.append(Cut(entry.name))
         entry.connected = entry.agreed = False
         entry.heard_s = entry.beat = entry.report = None
         self.launches.lost(entry)

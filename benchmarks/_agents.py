@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cosched.identity.grants import load_grant_pub
+from cosched.linux.process import boottime_us
 from cosched.model.desk import ContractReason, DeskReport
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
@@ -26,7 +27,6 @@ from node_agent.core.agent import AgentCore
 from node_agent.core.attempt import Key
 from node_agent.core.guard_model import GuardModel
 from node_agent.core.played import PlayedAgent, Player
-from node_agent.service.desk_watch import now_us
 from node_agent.service.fence import EpochFile
 from node_agent.service.link import Link
 from node_agent.service.revocations import Revocations
@@ -71,7 +71,7 @@ class Agent(Player):
             lambda blob: verified(blob, key),
             epochs.keep,
             lambda after_us, call: _later(after_us / 1e6, call),
-            now_us,
+            boottime_us,
         )
         self.word = wire.NO_WORD
         self.tell_word: Callable[[wire.OwnersWord], None] = lambda word: None

@@ -28,6 +28,7 @@ from benchmarks.measure import machine, spread
 from cosched import adaptive
 from node_agent.service.complaints import Complaints
 from node_agent.service.job_channel import JobChannel
+from node_agent.service.job_lookup import JobLookup
 
 KEY = (1, 1)
 NODES = ("n0", "n1")
@@ -48,14 +49,17 @@ LAUNCH = {
 Moves = dict[tuple[bool, str], list[float]]
 
 
-class OneJob:
+class OneJob(JobLookup):
     """A lookup to which every process is part of one job."""
 
-    def by_cgroup(self, _: int) -> tuple[int, int] | None:
+    def __init__(self) -> None:
+        pass  # it asks nothing
+
+    def by_cgroup(self, pid: int) -> tuple[int, int] | None:
         """The job."""
         return KEY
 
-    async def attempt_of(self, _: int) -> tuple[int, int] | None:
+    async def attempt_of(self, pid: int) -> tuple[int, int] | None:
         """The job."""
         return KEY
 

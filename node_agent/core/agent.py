@@ -15,7 +15,6 @@ from node_agent.core import inputs as happened
 from node_agent.core.attempt import Attempt, key_name
 from node_agent.core.fence import welcome_problem
 from node_agent.core.groups import GroupRules
-from node_agent.core.lease import Lease
 from node_agent.core.maps import adapted, ranks_asked, shown_again
 from node_agent.core.memory import Memory
 from node_agent.core.orders import OrderRules, order_key
@@ -31,6 +30,8 @@ class AgentCore:
     def __init__(self, node: str, boot_id: str, fence: Fence | None = None, attempts: Iterable[Attempt] = ()) -> None:
         """``fence`` and ``attempts`` are what was kept by the agent before, if there was one."""
         self._memory = Memory(node, boot_id, fence, attempts)
+        self.attempts: Iterable[Attempt] = self._memory  # all that are known, as they are whenever it is iterated
+        self.lease = self._memory.lease  # how long the scheduler has been silent
         self._works = Works(self._memory)
         self._groups = GroupRules(self._memory)
         self._orders = OrderRules(self._memory, self._groups)
@@ -38,11 +39,6 @@ class AgentCore:
         self._lease_us = 0  # what the scheduler that was welcomed last says
 
     # --- what can be asked of it --------------------------------------------------------------------------------------
-
-    @property
-    def attempts(self) -> Iterable[Attempt]:
-        """All attempts that are known, as they are whenever it is iterated."""
-        return self._memory
 
     def get(self, job_id: int, attempt: int) -> Attempt | None:
         """An attempt, if it is known."""
@@ -52,11 +48,6 @@ class AgentCore:
     def fence(self) -> Fence | None:
         """Whom this node obeys; None before the first welcome."""
         return self._memory.fence
-
-    @property
-    def lease(self) -> Lease:
-        """How long the scheduler has been silent."""
-        return self._memory.lease
 
     def reports(self) -> tuple[GroupReport, ...]:
         """What a scheduler is told of each attempt when the agent joins.

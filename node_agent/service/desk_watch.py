@@ -18,6 +18,7 @@ from cosched.config.node import NodeConfig
 from cosched.linux.presence import terminals_of
 from cosched.linux.presence_reading import Reading
 from cosched.linux.pressure import Pressure
+from cosched.linux.process import boottime_us
 from cosched.model.contract import SocialContract
 from cosched.model.desk import ContractReason, DeskReport, Wakeable, Wakeups
 from cosched.model.desk import Pressure as PressureShares
@@ -43,11 +44,6 @@ _LONGEST_LOOK_S = 5.0
 _CARD_S = 60.0  # between two looks at the network card
 _REST_S = 1.0  # between two words of the owner's that end nothing
 _UNHEARD_S = 0.5  # somebody who comes is noticed within a second also where nothing is heard
-
-
-def now_us() -> int:
-    """Microseconds since boot, sleep included: what guard and agent both count in."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
 
 
 class Desk:
@@ -77,7 +73,7 @@ class Desk:
             min_uid=config.security.min_uid,
             use_cgroups=config.cgroup.mode != "none",
         )
-        self.watched = unwatched(now_us())
+        self.watched = unwatched(boottime_us())
         self.usage = Usage()
         self._loaded_s = -_LONGEST_LOOK_S
         self._pressure = Pressure(config.cgroup.mount, config.cgroup.desk)
@@ -170,7 +166,7 @@ class Desk:
             _pressure(self._shares),
             _wakeups((status.get("probe") or {}).get("wakeups")),
             self._wakeable() if self.asleep else None,
-            None if opens_us is None else max(0, opens_us - now_us()) / _US_PER_S,
+            None if opens_us is None else max(0, opens_us - boottime_us()) / _US_PER_S,
             self._disk_problem(),
         )
 
@@ -178,7 +174,7 @@ class Desk:
         """How this machine is woken for jobs; None where its owner does not agree, or it has no Ethernet card."""
         if not self._may_wake or self._card is None:
             return None
-        at_us = now_us()
+        at_us = boottime_us()
         spans = [((max(begin, at_us) - at_us) / _US_PER_S, (end - at_us) / _US_PER_S) for begin, end in self._may_wake]
         return Wakeable(self._card.mac, self._card.broadcast, tuple(span for span in spans if span[0] < span[1]))
 
@@ -222,10 +218,13 @@ class Desk:
         readings = []
         if now.watched and self._config.parallel:
             readings = await self.sources.look(now.away_after_s, forgotten_sessions=now.forgotten_sessions)
-            if self._inhibited_until_us > now_us() and "sessions" in self._config.presence.sources:
+            if self._inhibited_until_us > boottime_us() and "sessions" in self._config.presence.sources:
                 readings.append(Reading("sessions", 0.0))  # a film, by the helper in the session
         self._judge(readings, now)
-        self._feel()
+        before, self._shares = self.backoff, self._pressure.look(time.monotonic())
+        self.backoff = backed_off(before, self.watched.presence is Presence.PRESENT, self._shares, boottime_us())
+        if self.backoff.step != before.step:  # the owner waits though the contract is kept, or no more
+            _log.info("the contract: %g of its ceiling (waiting: %s)", self.backoff.ratio, self.backoff.why or "nobody")
         await self._tell_guard()
         self._look_for_card()
 
@@ -235,17 +234,9 @@ class Desk:
 
     def _judge(self, readings: list[Reading], now: Habit) -> None:
         before = self.watched
-        self.watched = judged(before, readings, now_us(), now)
+        self.watched = judged(before, readings, boottime_us(), now)
         if self.watched.presence is not before.presence:
             _log.info("the desk: %s (%s)", self.watched.presence, self.watched.source)
-
-    def _feel(self) -> None:
-        """Whether the owner waits though the contract is kept."""
-        before = self.backoff
-        shares = self._shares = self._pressure.look(time.monotonic())
-        self.backoff = backed_off(before, self.watched.presence is Presence.PRESENT, shares, now_us())
-        if self.backoff.step != before.step:
-            _log.info("the contract: %g of its ceiling (waiting: %s)", self.backoff.ratio, self.backoff.why or "nobody")
 
     def _sign(self, reading: Reading) -> None:
         """Somebody was seen just now."""
@@ -261,7 +252,7 @@ class Desk:
             self.sources.guard_tells = False
             return
         keep_us = round(_KEEP_LOOKS * self._period_s * _US_PER_S)
-        wanted = decided(self.watched.presence, self._lease.heard_us, self._lease.lease_us, now_us(), keep_us)
+        wanted = decided(self.watched.presence, self._lease.heard_us, self._lease.lease_us, boottime_us(), keep_us)
         self._wanted = wanted
         try:
             if self._asked is None and self.sources.wants_guard and self._config.parallel:
@@ -271,7 +262,7 @@ class Desk:
                 await self._guard.ask(requests.Contract(contract.cpu_ratio, contract.memory_ratio, contract.mpl))
             if self.backoff.step or self._tightened:
                 self._tightened = self.backoff.step > 0
-                await self._guard.ask(requests.Tighten(self.backoff.ratio, now_us() + keep_us))
+                await self._guard.ask(requests.Tighten(self.backoff.ratio, boottime_us() + keep_us))
             if isinstance(wanted, Relax):
                 await self._guard.ask(requests.Relax(wanted.until_us, self.epoch))
             elif not isinstance(self._asked, Arm):

@@ -16,6 +16,7 @@ from msgspec import convert
 from cosched.config.node import NodeConfig
 from cosched.errors import BadInput
 from cosched.linux.descriptors import has_descriptors
+from cosched.linux.process import boottime_us
 from cosched.model.stall import Stall
 from cosched.wire.grant import Verifier, verified
 from cosched.wire.messages import Exit, FromAgent
@@ -28,7 +29,6 @@ from node_agent.guard.base import requests
 from node_agent.guard.base.client import GuardGone, Message
 from node_agent.service.attempts import AttemptFiles
 from node_agent.service.complaints import Complaints
-from node_agent.service.desk_watch import now_us
 from node_agent.service.disk import Disk
 from node_agent.service.environment import Environment
 from node_agent.service.fence import EpochFile
@@ -99,7 +99,7 @@ class Groups:
         self._handling = True
         try:
             while self._happened:
-                for effect in self.core.handle(self._happened.popleft(), now_us()):
+                for effect in self.core.handle(self._happened.popleft(), boottime_us()):
                     self._carry_out(effect)
         finally:
             self._handling = False

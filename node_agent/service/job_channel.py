@@ -9,8 +9,8 @@ among the complaints. It comes again by itself, and loses nothing but time.
 import asyncio
 import re
 import socket
-from collections.abc import Callable, Hashable, Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from cosched.admission import Bounds
 from cosched.linux.peers import peer_credentials
@@ -18,6 +18,7 @@ from node_agent.guard.base.budget import Budget
 from node_agent.guard.base.client import GuardGone
 from node_agent.service.complaints import Complaints
 from node_agent.service.entrance import Entrance, Place
+from node_agent.service.job_lookup import JobLookup
 from node_agent.service.unix_socket import bound_for_all
 
 #: Job and attempt.
@@ -43,16 +44,6 @@ class Refused(Exception):
     """What a rank says or is; the message says why it is hung up on."""
 
 
-class Lookup(Protocol):
-    """Which job a process belongs to (:class:`node_agent.service.job_lookup.JobLookup`)."""
-
-    def by_cgroup(self, pid: int) -> Key | None:
-        """By its cgroup alone."""
-
-    async def attempt_of(self, pid: int) -> Key | None:
-        """By its cgroup, else by the guard's answer. Raises :class:`GuardGone`."""
-
-
 class JobChannel:
     """All jobs' ranks on this node.
 
@@ -64,7 +55,7 @@ class JobChannel:
     def __init__(
         self,
         node: str,
-        lookup: Lookup,
+        lookup: JobLookup,
         owner: Callable[[Key], int | None],
         complaints: Complaints,
         on_adapted: Callable[[Key, int], None],
@@ -80,7 +71,9 @@ class JobChannel:
 
     def listen(self, path: str) -> Entrance:
         """Listen for ranks at a path. Raises OSError."""
-        return Entrance([bound_for_all(path)], _BOUNDS, _SHARE, _AT_ONCE_US, self._whose, self._served, self._full)
+        return Entrance(
+            [bound_for_all(path)], _BOUNDS, _SHARE, _AT_ONCE_US, self._lookup.job_or_user, self._served, self._full
+        )
 
     def offer(self, key: Key, number: int, shares: Mapping[str, int]) -> None:
         """Tell a job's ranks its map, now and when they connect; an older one than it has is left unsaid.
@@ -112,10 +105,6 @@ class JobChannel:
     def joined(self, key: Key) -> bool:
         """Whether any rank of the job is connected."""
         return key in self._ranks
-
-    def _whose(self, connection: socket.socket) -> Hashable:
-        pid, uid, _ = peer_credentials(connection)
-        return self._lookup.by_cgroup(pid) or uid
 
     def _full(self, connection: socket.socket, why: str) -> None:
         self._complain("channel", why, f"user {peer_credentials(connection).uid}")

@@ -6,9 +6,14 @@ knows its own by descent and by a mark; so it is where /proc hides others' proce
 
 import os
 import re
+import socket
+from collections.abc import Hashable
 from pathlib import Path
 
+import psutil
+
 from cosched.linux.cgroups import read_pids_below
+from cosched.linux.peers import peer_credentials
 from node_agent.guard.base import requests
 from node_agent.guard.base.client import GuardRefused
 from node_agent.service.guard import Guard
@@ -48,13 +53,20 @@ class JobLookup:
             self._asked, self._grouped = guard, can.get("cgroups", "none") != "none"
         return self._grouped
 
+    def job_or_user(self, connection: socket.socket) -> Hashable:
+        """The job that the process at the other end of a connection belongs to by its cgroup, else its user."""
+        pid, uid, _ = peer_credentials(connection)
+        return self.by_cgroup(pid) or uid
+
     def tasks(self) -> set[int]:
         """The processes of all jobs: those in their cgroups, or where there are none all below the guard."""
         tops = [self._mount / tree / self._cosched.lstrip("/") for tree in _TREES]
         top = next((each for each in tops if each.is_dir()), None)
         if top is None:
-            guard = self._guard.pid
-            return below({guard}, self._proc) - {guard} if guard else set()
+            try:
+                return {each.pid for each in psutil.Process(self._guard.pid).children(recursive=True)}
+            except (psutil.Error, OSError):  # no guard; or /proc hides it
+                return set()
         return {pid for group in top.glob("job-*") for pid in read_pids_below(str(group))}
 
     def by_cgroup(self, pid: int) -> tuple[int, int] | None:
@@ -70,27 +82,3 @@ class JobLookup:
                 if found:
                     return int(found[1]), int(found[2])
         return None
-
-
-def below(roots: set[int], proc: Path = Path("/proc")) -> set[int]:
-    """Processes and all their descendants."""
-    children: dict[int, list[int]] = {}
-    for name in os.listdir(proc):
-        if name.isdigit():
-            children.setdefault(_parent(int(name), proc), []).append(int(name))
-    found: set[int] = set()
-    waiting = list(roots)
-    while waiting:
-        pid = waiting.pop()
-        if pid not in found:
-            found.add(pid)
-            waiting += children.get(pid, ())
-    return found
-
-
-def _parent(pid: int, proc: Path) -> int:
-    """A process's parent; 0 for none, or when it has ended."""
-    try:
-        return int((proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0

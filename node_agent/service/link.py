@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 from cosched.errors import BadInput
 from cosched.identity import tls
 from cosched.identity.names import SCHEDULER
+from cosched.linux.process import boottime_us
 from cosched.wire.messages import (
     HOLDING_VERSION,
     MAX_FRAME_BYTES,
@@ -47,7 +48,7 @@ from node_agent.core import inputs as happened
 from node_agent.core.attempt import Key
 from node_agent.service.complaints import Complaints
 from node_agent.service.coscheduler import Coscheduler
-from node_agent.service.desk_watch import Desk, now_us
+from node_agent.service.desk_watch import Desk
 from node_agent.service.groups import Groups
 from node_agent.service.revocations import Revocations
 
@@ -125,14 +126,14 @@ class Link:
         """Dial, talk, dial again; until cancelled."""
         pause_s = _FIRST_PAUSE_S
         while True:
-            began_us = now_us()
+            began_us = boottime_us()
             try:
                 await self._talk()
             except* (LinkEnded, OSError, TimeoutError, ssl.SSLError, WebSocketException, BadInput) as group:
                 self._tell_problem(_first(group))
             finally:
                 self._outgoing = None
-            if now_us() - began_us > _LONGEST_PAUSE_S * 1_000_000:
+            if boottime_us() - began_us > _LONGEST_PAUSE_S * 1_000_000:
                 pause_s = _FIRST_PAUSE_S
             await asyncio.sleep(random.uniform(0.5, 1.0) * pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
@@ -255,7 +256,7 @@ class Link:
         if self._spoken >= HOLDING_VERSION:
             self.tell(self._groups.core.held())
         beat = self._coscheduler.signed(self._desk.heartbeat())
-        self.tell(msgspec.structs.replace(beat, jobs=self._groups.core.signed(beat.jobs, now_us())))
+        self.tell(msgspec.structs.replace(beat, jobs=self._groups.core.signed(beat.jobs, boottime_us())))
 
     def _heard(self, pong: asyncio.Future[float]) -> None:
         if not pong.cancelled() and pong.exception() is None:

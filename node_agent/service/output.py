@@ -17,14 +17,12 @@ def output_chunk(core: AgentCore, spool: Spool, request: ReadOutput) -> OutputCh
         problem = "an offset or a size below 0"
     elif attempt is not None and request.stream in attempt.elsewhere:
         problem = f"{request.stream} was written to {attempt.elsewhere[request.stream]}"
-    if problem:
-        return OutputChunk(request.request, b"", 0, final, problem)
-    where = (request.job_id, request.attempt, request.stream)
-    try:
-        data, size = spool.read(*where, request.offset, request.max_bytes)
-    except FileNotFoundError:
-        gone = "its output was discarded, or it has never run here" if attempt is None else ""
-        return OutputChunk(request.request, b"", 0, final, gone)
-    except OSError as error:
-        return OutputChunk(request.request, b"", 0, final, f"cannot be read: {error.strerror}")
-    return OutputChunk(request.request, data, size, final and request.offset + len(data) >= size)
+    data, size = b"", 0
+    if not problem:
+        try:
+            data, size = spool.read(request.job_id, request.attempt, request.stream, request.offset, request.max_bytes)
+        except FileNotFoundError:
+            problem = "its output was discarded, or it has never run here" if attempt is None else ""
+        except OSError as error:
+            problem = f"cannot be read: {error.strerror}"
+    return OutputChunk(request.request, data, size, final and max(0, request.offset) + len(data) >= size, problem)

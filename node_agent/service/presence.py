@@ -166,14 +166,10 @@ class Sources:
             wanted = dict.fromkeys(self._devices.filenos(), self._device_used) if self._settings.events else {}
             if self._keys is not None:
                 wanted[self._keys.fileno()] = self._key_pressed
-        _follow(asyncio.get_running_loop(), self._heard, wanted)
-
-
-def _follow(loop: asyncio.AbstractEventLoop, heard: set[int], wanted: dict[int, Callable[[], None]]) -> None:
-    for fd in list(heard - wanted.keys()):
-        with contextlib.suppress(OSError, ValueError):  # closed since
-            loop.remove_reader(fd)
-        heard.discard(fd)
-    for fd, callback in wanted.items():
-        loop.add_reader(fd, callback)
-        heard.add(fd)
+        loop = asyncio.get_running_loop()
+        for fd in self._heard - wanted.keys():
+            with contextlib.suppress(OSError, ValueError):  # closed since
+                loop.remove_reader(fd)
+        self._heard = {*wanted}
+        for fd, callback in wanted.items():
+            loop.add_reader(fd, callback)

@@ -97,7 +97,13 @@ class RshProxy:
 
     async def local(self, path: str) -> Entrance:
         """Listen for ``cosched-rsh`` at a path. Raises OSError."""
-        return Entrance([bound_for_all(path)], *_HERE, self._asker, partial(self._served, self._from_here), self._full)
+        return Entrance(
+            [bound_for_all(path)],
+            *_HERE,
+            self._job_lookup.job_or_user,
+            partial(self._served, self._from_here),
+            self._full,
+        )
 
     async def remote(self, context: ssl.SSLContext) -> Entrance:
         """Listen for other agents. Raises OSError."""
@@ -115,11 +121,6 @@ class RshProxy:
         """The node has another certificate, or trusts another authority: from the next connection on."""
         if self._remote is not None:
             self._remote.context = context
-
-    def _asker(self, connection: socket.socket) -> Hashable:
-        """The job that a caller on this node belongs to by its cgroup, else its user."""
-        pid, uid, _ = peer_credentials(connection)
-        return self._job_lookup.by_cgroup(pid) or uid
 
     def _full(self, connection: socket.socket, why: str) -> None:
         """A caller without a place is told to come again."""

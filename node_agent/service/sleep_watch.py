@@ -10,7 +10,9 @@ import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
+
+from node_agent.service.desk_watch import Desk
 
 _log = logging.getLogger("cosched.agent")
 _AGAIN_S: Final = 30.0
@@ -25,19 +27,10 @@ _BUS_PATH: Final = "/org/freedesktop/DBus"
 NOT_INSTALLED: Final = "the package dbus-fast is not installed (extra desktop)"
 
 
-class Teller(Protocol):
-    """Who is told of it."""
-
-    asleep: bool
-
-    def again(self) -> None:
-        """The machine is awake: look anew."""
-
-
 class SleepWatch:
     """Keeps ``desk.asleep`` true from logind's word that the machine sleeps until its word that it is awake."""
 
-    def __init__(self, desk: Teller, say_now: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, desk: Desk, say_now: Callable[[], Awaitable[None]]) -> None:
         """``say_now`` ends when the scheduler has been sent a heartbeat, and may take as long as it likes."""
         self._desk = desk
         self._say_now = say_now

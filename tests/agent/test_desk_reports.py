@@ -12,6 +12,7 @@ from kit.waiting import BOUND_S
 
 from cosched.config.node import load_node
 from cosched.errors import BadInput
+from cosched.linux.process import boottime_us
 from cosched.model.desk import (
     MOST_BUCKETS,
     PUBLIC_REASONS,
@@ -27,7 +28,7 @@ from node_agent.core.lease import Lease
 from node_agent.policy.contract import Arm, Relax, decided, reason_of
 from node_agent.service import desk_watch
 from node_agent.service.card import Card
-from node_agent.service.desk_watch import Desk, now_us
+from node_agent.service.desk_watch import Desk
 from node_agent.service.guard import Guard
 from node_agent.service.job_lookup import JobLookup
 
@@ -91,7 +92,7 @@ async def test_desk_outside_of_its_hours_reports_when_they_begin(cluster: Cluste
     config = load_node(cluster.node("a", start=False).config)
     guard = Guard("/nowhere/guard.sock", lambda message: None, lambda: asyncio.sleep(0))
     desk = Desk(config, guard, JobLookup(guard, config.cgroup.cosched, Path(config.cgroup.mount)), Lease())
-    at_us = now_us()
+    at_us = boottime_us()
     desk.take({"paused": "outside", "paused_until_us": at_us + 100 * S, "closed": True})
     assert desk.report().opens_s == pytest.approx(100, abs=60)
     desk.take({"paused": "outside", "paused_until_us": at_us - 100 * S, "closed": True})
@@ -143,7 +144,7 @@ async def test_a_card_that_takes_its_time_keeps_nothing_waiting(
         return Card("eth9", "52:54:00:12:34:56", "10.0.0.255")
 
     monkeypatch.setattr(desk_watch, "card_of", slow_card)
-    at_us = now_us()
+    at_us = boottime_us()
     desk.decided({"wake": [[0, 1], [at_us - S, at_us + 100 * S], [at_us + 200 * S, at_us + 300 * S]]})
     desk.asleep = True
     for _ in range(3):

@@ -12,21 +12,22 @@ from kit.waiting import BOUND_S
 from node_agent.service.complaints import Complaints
 from node_agent.service.entrance import Entrance
 from node_agent.service.job_channel import MAX_LINE_BYTES, JobChannel, Key
+from node_agent.service.job_lookup import JobLookup
 
 JOB = (7, 1)
 HELLO = "adaptive 1 0 4\n"
 
 
-class Lookup:
+class Lookup(JobLookup):
     """All callers are of one job, or of none."""
 
     def __init__(self) -> None:
         self.key: Key | None = JOB
 
-    def by_cgroup(self, _: int) -> Key | None:
+    def by_cgroup(self, pid: int) -> Key | None:
         return self.key
 
-    async def attempt_of(self, _: int) -> Key | None:
+    async def attempt_of(self, pid: int) -> Key | None:
         return self.key
 
 

@@ -22,6 +22,7 @@ from kit.waiting import BOUND_S, wait_for
 from node_agent.service.complaints import Complaints
 from node_agent.service.entrance import Entrance
 from node_agent.service.job_channel import JobChannel
+from node_agent.service.job_lookup import JobLookup
 
 KEY = (1, 1)
 _TESTS = Path(__file__).parents[1] / "adaptive"
@@ -52,13 +53,16 @@ COSCHED_JOB_SOCKET=$SOCKETS/n$node COSCHED_NODE=n$node exec "$@"
 """
 
 
-class TheJob:
+class TheJob(JobLookup):
     """A lookup to which every process is part of one job."""
 
-    def by_cgroup(self, _: int) -> tuple[int, int] | None:
+    def __init__(self) -> None:
+        pass  # it asks nothing
+
+    def by_cgroup(self, pid: int) -> tuple[int, int] | None:
         return KEY
 
-    async def attempt_of(self, _: int) -> tuple[int, int] | None:
+    async def attempt_of(self, pid: int) -> tuple[int, int] | None:
         return KEY
 
 

@@ -74,7 +74,7 @@ class Passes:
         """Stands for ``JournalledCore.carry_out`` in the core's thread."""
         began_s = time.thread_time()
         outcome = self._carry_out(core, effect, *how)
-        if isinstance(effect, fx.Decide) and isinstance(outcome, fx.Passed) and outcome.asked:
+        if isinstance(effect, fx.Decide) and outcome is True:
             self._cpu_s.append(time.thread_time() - began_s)
         return outcome
 

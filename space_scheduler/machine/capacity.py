@@ -9,20 +9,10 @@ There are two kinds. :class:`CountedCapacity` counts interchangeable processors;
 then what is free is nothing, and nothing starts there until enough has been given back.
 """
 
-from typing import NamedTuple
-
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
 from space_scheduler.feasibility import Room, obstacle
 from space_scheduler.reasons import Reason
-
-
-class Totals(NamedTuple):
-    """Processors that were ever in service at once or on all nodes that ever joined, that are in service, and free."""
-
-    procs_installed: int
-    procs_total: int
-    free_procs: int
 
 
 class CountedRoom:
@@ -93,10 +83,6 @@ class CountedCapacity(CountedRoom):
     def room(self) -> CountedRoom:
         """What is free; a copy."""
         return CountedRoom(self.free_procs)
-
-    def totals(self) -> Totals:
-        """All three of them, as a value."""
-        return Totals(self.procs_installed, self.procs_total, self.free_procs)
 
     def anew(self) -> "CountedCapacity":
         """The same processors, none of them held."""

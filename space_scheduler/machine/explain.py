@@ -216,7 +216,7 @@ def _no_place_on_empty(machine: Machine, job: Job, now_us: int, empty: Room | No
 
 def _away(nodes: NamedCapacity, job: Job, obstacle: Reason, now_us: int) -> Reason:
     """What keeps a job from the nodes in service even while they are empty, and nobody at them."""
-    installed, in_service, _ = nodes.totals()
+    installed, in_service = nodes.procs_installed, nodes.procs_total
     held = sum(each.held_places for each in nodes if each.in_service)
     numbers = {"procs": job.procs, "procs_in_service": in_service, "machine_procs": installed}
     if held and in_service + held == installed:

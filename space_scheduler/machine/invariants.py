@@ -20,7 +20,7 @@ def walk(machine: Machine) -> None:
     derived = machine.capacity.anew()
     for record in machine.jobs.running():
         derived.take(record.job, record.allocation)
-    kept, follow = machine.capacity.totals(), derived.totals()
+    kept, follow = ((each.procs_installed, each.procs_total, each.free_procs) for each in (machine.capacity, derived))
     assert kept == follow, f"{kept} are kept, and {follow} follow from what jobs hold"
     assert _figures(machine.capacity.room()) == _figures(derived.room())
     queued = [job.id for job in machine.jobs.queue]

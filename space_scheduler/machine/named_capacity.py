@@ -4,14 +4,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
 from cosched.model.node import Node, Owner
 from cosched.model.width import Shape
 from space_scheduler.clusters import Clusters, crossing_ppm
 from space_scheduler.feasibility import Place, Room
-from space_scheduler.machine.capacity import CountedCapacity, Totals
-from space_scheduler.machine.nodes import Member, NodeStatus, UnknownNode, by_number
+from space_scheduler.machine.capacity import CountedCapacity
+from space_scheduler.machine.nodes import Member, NodeStatus, SavedNode, UnknownNode, by_number
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.on_nodes import NO_BANS
 from space_scheduler.policy.queue import Entry
@@ -72,7 +74,7 @@ class NamedCapacity:
         """Enter a node, or know a lost or changed one again."""
         known = self.members.get(node.name)
         if known is None:
-            self.add(node)
+            self.add(SavedNode(node))
             return True
         changed = known.lost or known.node != node
         self.version += known.node != node
@@ -85,20 +87,12 @@ class NamedCapacity:
         self._count(known)
         return changed
 
-    def add(
-        self,
-        node: Node,
-        lost: bool = False,
-        drained: bool = False,
-        reason: str = "",
-        owner: Owner | None = None,
-        since_us: int | None = None,
-        opens_us: int | None = None,
-    ) -> None:
+    def add(self, said: SavedNode) -> None:
         """Enter a node that is not known yet, in its place."""
-        name, last = node.name, next(reversed(self.members), None)
-        self.members[name] = member = Member(node, self.places(node), lost, drained, reason, owner, since_us, opens_us)
-        if last is not None and by_number(name) < by_number(last):  # most come in order
+        node, last = said.node, next(reversed(self.members), None)
+        self.members[node.name] = member = Member(**msgspec.structs.asdict(said))
+        member.resize(node, self.places(node))
+        if last is not None and by_number(node.name) < by_number(last):  # most come in order
             self.members = dict(sorted(self.members.items(), key=lambda entry: by_number(entry[0])))
         if node.bans:
             self._count_bans()
@@ -106,28 +100,25 @@ class NamedCapacity:
 
     def drain(self, name: str, reason: str, opens_us: int | None = None) -> bool:
         """Nothing more is to be started there, until ``opens_us`` where that is known."""
-        member = self[name]
-        changed, member.reason = not member.drained or member.opens_us != opens_us, reason
-        self._count(member, -1)
-        member.drained, member.opens_us = True, opens_us
-        self._count(member)
-        return changed
+        self[name].reason = reason
+        return self._becomes(name, drained=True, opens_us=opens_us)
 
     def resume(self, name: str) -> bool:
         """Jobs may be started there again."""
-        member = self[name]
-        changed, member.reason = member.drained, ""
-        self._count(member, -1)
-        member.drained, member.opens_us = False, None
-        self._count(member)
-        return changed
+        self[name].reason = ""
+        return self._becomes(name, drained=False, opens_us=None)
 
     def lose(self, name: str) -> bool:
         """It does not answer any more."""
+        return self._becomes(name, lost=True)
+
+    def _becomes(self, name: str, **said: object) -> bool:
+        """Keep what was said of a node that counts; whether it is anything new."""
         member = self[name]
-        changed = not member.lost
+        changed = any(getattr(member, field) != value for field, value in said.items())
         self._count(member, -1)
-        member.lost = True
+        for field, value in said.items():
+            setattr(member, field, value)
         self._count(member)
         return changed
 
@@ -226,15 +217,11 @@ class NamedCapacity:
         room.memory_bytes = [each.node.memory_beside(None) - each.used_memory_bytes for each in members]
         return room
 
-    def totals(self) -> Totals:
-        """All three of them, as a value."""
-        return Totals(self.procs_installed, self.procs_total, self.free_procs)
-
     def anew(self) -> "NamedCapacity":
         """The same nodes under the same rules, with nothing held."""
         made = NamedCapacity(self.rules, self.place)
         for each in self:
-            made.add(each.node, each.lost, each.drained, each.reason, each.owner, each.since_us, each.opens_us)
+            made.add(each.said())
         return made
 
     def status(self) -> list[NodeStatus]:

@@ -17,22 +17,17 @@ class UnknownNode(KeyError):
         return f"node {self.args[0]} never joined"
 
 
-class NodeStatus(msgspec.Struct, frozen=True):
-    """A node as it stands: what it has, what jobs hold of it, and which jobs (tasks by job's number).
+class SavedNode(msgspec.Struct, omit_defaults=True):
+    """A node and what was said of it, as snapshots have it. What it holds follows from the jobs.
 
     ``since_us``: since when it is in service, drained or lost (core time); None: not known, from an earlier journal.
     ``opens_us``: when one that is drained is to be resumed, where that is known.
     """
 
     node: Node
-    lost: bool
-    drained: bool
-    reason: str
-    used_procs: int
-    used_memory_bytes: int
-    tasks: dict[int, int]
-    most_procs: int  # what may be used: more than the node has while jobs hold what it had before it shrank
-    most_memory_bytes: int
+    lost: bool = False
+    drained: bool = False
+    reason: str = ""
     owner: Owner | None = None
     since_us: int | None = None
     opens_us: int | None = None
@@ -41,6 +36,16 @@ class NodeStatus(msgspec.Struct, frozen=True):
     def in_service(self) -> bool:
         """Whether jobs may be started there."""
         return not (self.lost or self.drained)
+
+
+class NodeStatus(SavedNode, kw_only=True):
+    """A node as it stands, as a value: what jobs hold of it, and which jobs (tasks by job's number)."""
+
+    used_procs: int
+    used_memory_bytes: int
+    tasks: dict[int, int]
+    most_procs: int  # what may be used: more than the node has while jobs hold what it had before it shrank
+    most_memory_bytes: int
 
     @property
     def state(self) -> str:
@@ -52,61 +57,25 @@ class NodeStatus(msgspec.Struct, frozen=True):
         return "up"
 
 
-class Member:
+class Member(SavedNode, kw_only=True):
     """A node as a machine keeps it. ``places``: how many tasks of jobs may be there, by the rules.
 
-    ``held_places`` more are held by what is left of ended jobs.
+    ``held_places`` more are held by what is left of ended jobs. ``residents`` are by job; ``before`` is how many
+    processors and how much memory were held when it shrank.
     """
 
-    __slots__ = (
-        "before",
-        "drained",
-        "held_places",
-        "lost",
-        "node",
-        "opens_us",
-        "owner",
-        "places",
-        "reason",
-        "residents",
-        "since_us",
-        "used_memory_bytes",
-        "used_procs",
-    )
-
-    def __init__(
-        self,
-        node: Node,
-        places: int,
-        lost: bool = False,
-        drained: bool = False,
-        reason: str = "",
-        owner: Owner | None = None,
-        since_us: int | None = None,
-        opens_us: int | None = None,
-    ) -> None:
-        self.resize(node, places)
-        self.lost = lost
-        self.drained = drained
-        self.reason = reason
-        self.owner = owner
-        self.since_us = since_us
-        self.opens_us = opens_us  # when it is to be resumed, by what drained it
-        self.used_procs = 0
-        self.used_memory_bytes = 0
-        self.residents: dict[int, Resident] = {}  # by job
-        self.before = (0, 0)  # processors and memory that were held when it shrank
+    places: int = 0
+    held_places: int = 0
+    used_procs: int = 0
+    used_memory_bytes: int = 0
+    residents: dict[int, Resident] = {}
+    before: tuple[int, int] = (0, 0)
 
     def resize(self, node: Node, places: int) -> None:
         """Its node is this, with so many places in all."""
         self.node = node
         self.held_places = min(places, node.held_procs)
         self.places = places - self.held_places
-
-    @property
-    def in_service(self) -> bool:
-        """Whether jobs may be started there."""
-        return not (self.lost or self.drained)
 
     def opens_after(self, now_us: int) -> bool:
         """Whether it is out of service for now, and to be resumed at a time that is to come."""
@@ -145,22 +114,19 @@ class Member:
         """It may have less now than jobs hold: what they hold is rightly theirs."""
         self.before = (self.used_procs, self.used_memory_bytes)
 
+    def said(self) -> SavedNode:
+        """What was said of it, as a value."""
+        return SavedNode(self.node, self.lost, self.drained, self.reason, self.owner, self.since_us, self.opens_us)
+
     def status(self) -> NodeStatus:
         """All of it as a value."""
-        node = self.node
         return NodeStatus(
-            node,
-            self.lost,
-            self.drained,
-            self.reason,
-            self.used_procs,
-            self.used_memory_bytes,
-            self.tasks,
-            max(node.procs - node.held_procs, self.before[0]),
-            max(self.memory_bytes, self.before[1]),
-            self.owner,
-            self.since_us,
-            self.opens_us,
+            **msgspec.structs.asdict(self.said()),
+            used_procs=self.used_procs,
+            used_memory_bytes=self.used_memory_bytes,
+            tasks=self.tasks,
+            most_procs=max(self.node.procs - self.node.held_procs, self.before[0]),
+            most_memory_bytes=max(self.memory_bytes, self.before[1]),
         )
 
 

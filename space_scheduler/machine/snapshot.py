@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import QUEUED, WAITING, Job, JobState
-from cosched.model.node import Node, Owner
 from space_scheduler.eligibility.chain import SavedWaiting
 from space_scheduler.eligibility.set_aside import SetAside
 from space_scheduler.machine.capacity import CountedCapacity
@@ -30,6 +29,7 @@ from space_scheduler.machine.holding import (
     Starting,
 )
 from space_scheduler.machine.machine import Machine
+from space_scheduler.machine.nodes import SavedNode
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.policy.interface import Changes
@@ -80,18 +80,6 @@ class SavedJob(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     overdue_us: int | None = None
 
 
-class SavedNode(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A node and what was said of it. What it holds follows from the jobs."""
-
-    node: Node
-    lost: bool = False
-    drained: bool = False
-    reason: str = ""
-    owner: Owner | None = None
-    since_us: int | None = None
-    opens_us: int | None = None
-
-
 class SavedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything that :meth:`~space_scheduler.machine.state.SchedulerState.restore` needs, but policy and rules."""
 
@@ -125,21 +113,15 @@ _AS_IT_IS: Final = (
 def encode(machine: Machine, passes: int, memory: Any, forgotten: bool) -> SavedState:
     """A machine after so many passes, with the memory that its policy has."""
     nodes = machine.nodes
-    installed, in_service, _ = machine.capacity.totals() if nodes is None else (0, 0, 0)
     return SavedState(
         now_us=machine.now_us,
         passes=passes,
         ranks=machine.jobs.ranks,
-        procs_installed=installed,
-        procs_total=in_service,
+        procs_installed=machine.capacity.procs_installed if nodes is None else 0,
+        procs_total=machine.capacity.procs_total if nodes is None else 0,
         timer_us=machine.timer_us,
         jobs=tuple(_saved_job(record) for record in machine.jobs.records.values()),
-        nodes=None
-        if nodes is None
-        else tuple(
-            SavedNode(each.node, each.lost, each.drained, each.reason, each.owner, each.since_us, each.opens_us)
-            for each in nodes
-        ),
+        nodes=None if nodes is None else tuple(each.said() for each in nodes),
         changes=_copied(machine.changes),
         changing=tuple(machine.jobs.changing),
         turns=SavedTurns() if machine.turns is None else machine.turns.saved(),
@@ -163,7 +145,7 @@ def decode(saved: SavedState, machine: Machine) -> None:
     else:
         nodes = machine.name_nodes()
         for each in saved.nodes:
-            nodes.add(each.node, each.lost, each.drained, each.reason, each.owner, each.since_us, each.opens_us)
+            nodes.add(each)
         machine.jobs.queue.tell_apart(nodes.bans)
         machine.see(nodes.members)  # what a job goes at depends on the clusters of its nodes
     machine.jobs.ranks = saved.ranks

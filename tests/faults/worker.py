@@ -150,7 +150,7 @@ class Worker:
         if self._waits:
             self._wake_in(0)
 
-    def _write_snapshot(self) -> fx.Failure | None:
+    def _write_snapshot(self) -> JournalUnwritable | None:
         row, self._row = self._row, None
         assert row is not None
         core = self._found.core
@@ -158,7 +158,7 @@ class Worker:
             with self._disk.writing(core.journal):
                 core.write_snapshot(row, self._found.clock.now_us())
         except JournalUnwritable as error:
-            return fx.Failure(str(error))
+            return error
         return None
 
     def _hand_out(self, effect: fx.HandOut) -> None:

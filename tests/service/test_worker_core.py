@@ -32,9 +32,9 @@ class Carried:
         self.timer_us: int | None = None
         self.outcomes: dict[type, Callable[[Any], fx.Outcome]] = {
             fx.Look: lambda _: fx.Moment(self.now_us, self.now_us / S, self.timer_us),
-            fx.Apply: lambda _: fx.Applied("done"),
+            fx.Apply: lambda effect: fx.Answer(effect.work, "done"),
             fx.Commit: lambda _: fx.Written([], "Apply" in self.effects),
-            fx.Decide: lambda _: fx.Passed(True),
+            fx.Decide: lambda _: True,
         }
         self.effects: list[str] = []
         self.recorded: list[fx.Effect] = []
@@ -113,7 +113,7 @@ def test_while_nothing_can_be_written_wishes_are_refused_reports_wait_and_questi
     rules = WorkerCore(50_000)
     carried.follow(rules.turn([]))
     carried.now_us = S
-    carried.outcomes[fx.Commit] = lambda _: fx.Failure("the disk is full")
+    carried.outcomes[fx.Commit] = lambda _: Failed("the disk is full")
     wish, report, question = work(wish=True), work(), work(QUESTION)
     assert carried.follow(rules.turn([wish, report]))[:4] == ["Apply", "Apply", "Commit", "Say"]
     assert [(each.work, type(each.error)) for each in carried.answers] == [(wish, NotAccepting)]
@@ -123,7 +123,7 @@ def test_while_nothing_can_be_written_wishes_are_refused_reports_wait_and_questi
     carried.follow(rules.turn([question]))
     assert carried.answers[-1] == fx.Answer(question, "done")
     carried.now_us = 2 * S
-    carried.outcomes[fx.Probe] = lambda _: fx.Failure("it is full still")
+    carried.outcomes[fx.Probe] = lambda _: Failed("it is full still")
     assert carried.follow(rules.turn([])) == ["Probe"]
     carried.now_us = 3 * S
     del carried.outcomes[fx.Probe]
@@ -137,7 +137,7 @@ def test_while_nothing_can_be_written_wishes_are_refused_reports_wait_and_questi
 
 def test_a_policy_that_fails_is_asked_again_later_and_later(carried: Carried) -> None:
     rules = WorkerCore(50_000)
-    carried.outcomes[fx.Decide] = lambda _: fx.Broke(ZeroDivisionError("division by zero"))
+    carried.outcomes[fx.Decide] = lambda _: ZeroDivisionError("division by zero")
     effects = carried.follow(rules.turn([]))
     assert effects == ["Commit", "Decide", "Say", "Recover", "Publish", "TellProblem"]
     assert carried.seen is not None
@@ -154,8 +154,8 @@ def test_question_that_breaks_is_its_askers_and_the_state_stays(carried: Carried
     """One job that cannot be explained: each list of the queue would have the state built anew from the journal."""
     rules = WorkerCore(50_000)
     breaks, after = work(QUESTION), work()
-    outcomes: dict[int, fx.Outcome] = {breaks.number: fx.Broke(KeyError("shape"))}
-    carried.outcomes[fx.Apply] = lambda effect: outcomes.get(effect.work.number, fx.Applied("done"))
+    outcomes: dict[int, fx.Outcome] = {breaks.number: KeyError("shape")}
+    carried.outcomes[fx.Apply] = lambda effect: outcomes.get(effect.work.number, fx.Answer(effect.work, "done"))
     effects = carried.follow(rules.turn([breaks, after]))
     assert "Recover" not in effects
     assert "Say" in effects
@@ -169,10 +169,10 @@ def test_what_breaks_the_core_is_undone_and_what_came_before_it_is_kept(carried:
     before, breaks, after = work(), work(), work()
     misfit = work()
     outcomes: dict[int, fx.Outcome] = {
-        breaks.number: fx.Broke(KeyError("x")),
-        misfit.number: fx.Misfit(UnknownJob(7)),
+        breaks.number: KeyError("x"),
+        misfit.number: fx.Answer(misfit, error=UnknownJob(7)),
     }
-    carried.outcomes[fx.Apply] = lambda effect: outcomes.get(effect.work.number, fx.Applied("done"))
+    carried.outcomes[fx.Apply] = lambda effect: outcomes.get(effect.work.number, fx.Answer(effect.work, "done"))
     effects = carried.follow(rules.turn([before, breaks, misfit, after]))
     assert effects[:6] == ["Apply", "Apply", "Say", "Commit", "Publish", "HandOut"]
     assert effects[6:10] == ["Recover", "Apply", "Apply", "Commit"]

@@ -268,7 +268,7 @@ class CoreHost:
                 case _:
                     began_s = time.monotonic()
                     outcome = core.carry_out(effect, self._moment)
-                    if isinstance(outcome, fx.Passed) and outcome.asked:
+                    if outcome is True:  # a pass
                         self.on_pass(time.monotonic() - began_s)
 
     def _pack(self) -> None:
@@ -278,13 +278,13 @@ class CoreHost:
         self._packing = self._packer.submit(packed, self._core.photograph())
         self._packing.add_done_callback(lambda _: self.wake())
 
-    def _write_snapshot(self) -> fx.Failure | None:
+    def _write_snapshot(self) -> JournalUnwritable | None:
         assert self._packing is not None
         packing, self._packing = self._packing, None
         try:
             self._core.write_snapshot(packing.result(), self._clock.now_us())
         except JournalUnwritable as error:
-            return fx.Failure(str(error))
+            return error
         return None
 
     # to the event loop

@@ -153,7 +153,10 @@ class JournalledCore:
                 case fx.Look():
                     outcome = look()
                 case fx.Decide(now_us):
-                    outcome = self._decided(now_us)
+                    try:
+                        outcome = self.decide(now_us)
+                    except Exception as error:
+                        outcome = error
                 case fx.Commit():
                     staged = self.staged
                     outcome = fx.Written(self.commit(), staged)
@@ -164,10 +167,10 @@ class JournalledCore:
                 case fx.SaveLast():
                     self.save_if_due(look().core_us, now=True)
         except Failed as error:
-            outcome = fx.Failure(str(error))
+            outcome = error
         return outcome
 
-    def apply(self, work: fx.Work, now_us: int) -> fx.Applied | fx.Misfit | fx.Broke:
+    def apply(self, work: fx.Work, now_us: int) -> fx.Answer | Exception:
         """Do a work, and say what came of it."""
         answer: object = None
         try:
@@ -185,17 +188,11 @@ class JournalledCore:
                 case fx.AskWanted(nodes):
                     answer = self.wanted(nodes, now_us)
         except MISFITS as error:
-            return fx.Misfit(error)
+            return fx.Answer(work, error=error)
         except Exception as error:
             self.half_done = not work.reads
-            return fx.Broke(error)
-        return fx.Applied(answer)
-
-    def _decided(self, now_us: int) -> fx.Outcome:
-        try:
-            return fx.Passed(self.decide(now_us))
-        except Exception as error:
-            return fx.Broke(error)
+            return error
+        return fx.Answer(work, answer)
 
     def published(self, effect: fx.Publish, seen: View) -> View:
         """What is to be seen from now on; ``seen`` is what was seen last."""

@@ -161,32 +161,17 @@ class Look(NamedTuple):
 
 
 class Apply(NamedTuple):
-    """Do a work. The outcome is :class:`Applied`, :class:`Misfit` or :class:`Broke`."""
+    """Do a work, and stage it where it changes anything. The outcome is its :class:`Answer`.
+
+    An error in that has changed nothing; where the outcome is an exception itself, the state is in doubt.
+    """
 
     work: Work
     now_us: int
 
 
-class Applied(NamedTuple):
-    """It is done, and staged where it changes anything."""
-
-    answer: object
-
-
-class Misfit(NamedTuple):
-    """It does not fit, and has changed nothing."""
-
-    error: Exception
-
-
-class Broke(NamedTuple):
-    """It failed, and may be half done: the state is in doubt."""
-
-    error: Exception
-
-
 class Commit(NamedTuple):
-    """Write all that is staged in one transaction. The outcome is :class:`Written`, or :class:`Failure`."""
+    """Write all that is staged in one transaction. The outcome is :class:`Written`, or a ``Failed``."""
 
 
 class Written(NamedTuple):
@@ -196,30 +181,21 @@ class Written(NamedTuple):
     changed: bool
 
 
-class Failure(NamedTuple):
-    """It could not be done, and why."""
-
-    why: str
-
-
 class Decide(NamedTuple):
-    """Stage a pass. The outcome is :class:`Passed` or :class:`Broke`."""
+    """Stage a pass. The outcome is whether the policy was asked, which it is not where nothing has changed.
+
+    An exception: what it raised, and the state is in doubt.
+    """
 
     now_us: int
 
 
-class Passed(NamedTuple):
-    """Whether the policy was asked; it is not where nothing has changed."""
-
-    asked: bool
-
-
 class Recover(NamedTuple):
-    """Make the state the journal's again. The outcome is None, or :class:`Failure`."""
+    """Make the state the journal's again. The outcome is None, or a ``Failed``."""
 
 
 class Probe(NamedTuple):
-    """Try to write. The outcome is None, or :class:`Failure`."""
+    """Try to write. The outcome is None, or a ``Failed``."""
 
 
 class PackSnapshot(NamedTuple):
@@ -227,11 +203,11 @@ class PackSnapshot(NamedTuple):
 
 
 class WriteSnapshot(NamedTuple):
-    """Write the snapshot that is packed. The outcome is None, or :class:`Failure`."""
+    """Write the snapshot that is packed. The outcome is None, or a ``Failed``."""
 
 
 class SaveLast(NamedTuple):
-    """Take a snapshot and write it before the end. The outcome is None, or :class:`Failure`."""
+    """Take a snapshot and write it before the end. The outcome is None, or a ``Failed``."""
 
 
 class Answer(NamedTuple):
@@ -274,7 +250,7 @@ class Say(NamedTuple):
 
 Deed = Look | Commit | Decide | Recover | Probe | WriteSnapshot | SaveLast
 Effect = Deed | Apply | PackSnapshot | HandOut | Publish | TellProblem | Say
-Outcome = Moment | Applied | Misfit | Broke | Written | Failure | Passed | None
+Outcome = Moment | Answer | Written | bool | Exception | None
 
 
 # --- the rules
@@ -345,8 +321,8 @@ class WorkerCore:
         """It was told to end, and has done what it was given."""
         if not self._unwritable:
             outcome = yield SaveLast()
-            if isinstance(outcome, Failure):
-                yield Say(logging.ERROR, f"{outcome.why}; the next start recovers from what is there")
+            if isinstance(outcome, Failed):
+                yield Say(logging.ERROR, f"{outcome}; the next start recovers from what is there")
 
     # taking in
 
@@ -356,25 +332,22 @@ class WorkerCore:
         now_us = (yield from _looked()).core_us
         for at, work in enumerate(works):
             outcome = yield Apply(work, now_us)
-            if isinstance(outcome, Applied):
-                done.append(Answer(work, outcome.answer))
-            elif isinstance(outcome, Misfit):
-                failed.append(Answer(work, error=outcome.error))
-            elif isinstance(outcome, Broke) and work.reads:
-                yield Say(logging.ERROR, f"a question was not answered: {outcome.error}", outcome.error)
-                failed.append(Answer(work, error=_named(outcome.error)))
+            assert isinstance(outcome, Answer | Exception)
+            if isinstance(outcome, Answer):
+                (done if outcome.error is None else failed).append(outcome)
+            elif work.reads:
+                yield Say(logging.ERROR, f"a question was not answered: {outcome}", outcome)
+                failed.append(Answer(work, error=_named(outcome)))
             else:
                 # it may have been left half done (a user's policy orders the queue): keep what came before it
-                assert isinstance(outcome, Broke)
-                known = isinstance(outcome.error, Failed | ValueError)
-                text = f"an event was refused: {outcome.error}"
-                yield Say(logging.ERROR, text, None if known else outcome.error)
+                known = isinstance(outcome, Failed | ValueError)
+                yield Say(logging.ERROR, f"an event was refused: {outcome}", None if known else outcome)
                 yield from self._commit(done)
                 done = []
                 if self._unwritable or not (yield from self._rebuilt()):
                     yield from self._refuse(works[at:])
                     break
-                failed.append(Answer(work, error=outcome.error if known else _named(outcome.error)))
+                failed.append(Answer(work, error=outcome if known else _named(outcome)))
         yield from self._commit(done)
         if failed:
             yield HandOut(failed, [])
@@ -382,9 +355,9 @@ class WorkerCore:
     def _commit(self, done: list[Answer]) -> Steps[None]:
         """One transaction; then answers, and what is to be done."""
         outcome = yield Commit()
-        if isinstance(outcome, Failure):
+        if isinstance(outcome, Failed):
             self._in_doubt = True  # the state is ahead of the journal
-            yield from self._cannot_write(outcome.why)
+            yield from self._cannot_write(str(outcome))
             yield from self._refuse([each.work for each in done])
             return
         assert isinstance(outcome, Written)
@@ -409,11 +382,10 @@ class WorkerCore:
         now_us = (yield from _looked()).core_us
         self._wanted = False
         outcome = yield Decide(now_us)
-        if isinstance(outcome, Broke):
-            yield from self._pass_failed(outcome.error, now_us)
+        if isinstance(outcome, Exception):
+            yield from self._pass_failed(outcome, now_us)
             return
-        assert isinstance(outcome, Passed)
-        if outcome.asked:
+        if outcome:
             self._decided_us = self._passed_us = now_us
         self._policy_problem, self._retry_s = "", _RETRY_S
         yield from self._commit([])
@@ -443,8 +415,8 @@ class WorkerCore:
         elif self._packing and moment.packed:
             self._packing = False
             outcome = yield WriteSnapshot()
-            if isinstance(outcome, Failure):  # what was accepted and decided is written all the same
-                yield from self._cannot_write(outcome.why)
+            if isinstance(outcome, Failed):  # what was accepted and decided is written all the same
+                yield from self._cannot_write(str(outcome))
 
     # when the journal cannot be written
 
@@ -460,7 +432,7 @@ class WorkerCore:
         if now_s < self._not_before_s:
             return False
         self._not_before_s = now_s + _RETRY_S
-        if isinstance((yield Probe()), Failure):
+        if isinstance((yield Probe()), Failed):
             return False
         if self._in_doubt and not (yield from self._rebuilt()):
             return False
@@ -472,9 +444,9 @@ class WorkerCore:
     def _rebuilt(self) -> Steps[bool]:
         """Make the state the journal's again; where that cannot be read either, it is tried again later."""
         outcome = yield Recover()
-        if isinstance(outcome, Failure):
-            yield Say(logging.ERROR, outcome.why)
-            self._unwritable = f"{outcome.why}; nothing is accepted until it can be read"
+        if isinstance(outcome, Failed):
+            yield Say(logging.ERROR, str(outcome))
+            self._unwritable = f"{outcome}; nothing is accepted until it can be read"
             self._in_doubt = True
             self._not_before_s = (yield from _looked()).monotonic_s + _RETRY_S
             yield from self._publish()
@@ -514,10 +486,8 @@ def _looked() -> Steps[Moment]:
 def _read(work: Work) -> Steps[Answer]:
     """The answer to a question."""
     outcome = yield Apply(work, (yield from _looked()).core_us)
-    if isinstance(outcome, Applied):
-        return Answer(work, outcome.answer)
-    assert isinstance(outcome, Misfit | Broke)
-    return Answer(work, error=outcome.error)
+    assert isinstance(outcome, Answer | Exception)
+    return outcome if isinstance(outcome, Answer) else Answer(work, error=outcome)
 
 
 def _named(error: Exception) -> Failed:

@@ -89,7 +89,7 @@ def _walk_nodes(machine: Machine, capacity: NamedCapacity) -> None:
             used.setdefault(share.node, []).append((job.id, share, share.tasks * job.memory_bytes))
             if capacity[share.node].lost and not capacity.within_one_cluster(share.node for share in shares):
                 assert record.state is JobState.ENDING, f"job {job.id} is {record.state} on the lost {share.node}"
-    for status in capacity.status():
+    for status in (each.status() for each in capacity):
         name, jobs = status.node.name, used.pop(status.node.name, [])
         assert status.tasks == {job_id: share.tasks for job_id, share, _ in jobs}, f"{name} has other jobs than it says"
         assert status.used_procs == sum(share.procs for _, share, _ in jobs), (

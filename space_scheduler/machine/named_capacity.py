@@ -13,7 +13,7 @@ from cosched.model.width import Shape
 from space_scheduler.clusters import Clusters, crossing_ppm
 from space_scheduler.feasibility import Place, Room
 from space_scheduler.machine.capacity import CountedCapacity
-from space_scheduler.machine.nodes import Member, NodeStatus, SavedNode, UnknownNode, by_number
+from space_scheduler.machine.nodes import Member, SavedNode, UnknownNode, by_number
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.on_nodes import NO_BANS
 from space_scheduler.policy.queue import Entry
@@ -223,10 +223,6 @@ class NamedCapacity:
         for each in self:
             made.add(each.said())
         return made
-
-    def status(self) -> list[NodeStatus]:
-        """The nodes in their order, with what is used of them and by whom."""
-        return [member.status() for member in self]
 
     def opens(self, now_us: int) -> dict[str, int]:
         """When each node is to be resumed that is out of service until a time that is to come, in µs, by name."""

@@ -62,7 +62,7 @@ def node_joined(machine: Machine, event: ev.NodeJoined) -> list[Instruction]:
         if cluster not in (None, event.node.cluster) and machine.rates is not None:
             for record in machine.jobs.running():
                 if any(share.node == name for share in record.holding.told.nodes):
-                    machine.rates.regrouped(record)
+                    machine.rates.move(record, record.holding.told)
         machine.disturbed(Why.CAPACITY_CHANGED, event)
         return holdings.put_back(machine, event)
     return []

@@ -42,22 +42,15 @@ class Rates:
         self._touched.update(share.node for share in record.allocation.nodes)
 
     def move(self, record: Record, old: Allocation) -> None:
-        """A job holds other nodes, or another part of them."""
+        """A job holds other nodes than the old, another part of them, or nodes of another cluster."""
+        now = record.holding.told
         self.occupancy.leave(record.job.id)
-        self.occupancy.enter(record.job, record.allocation)
-        self._touched.update(share.node for share in (*old.nodes, *record.allocation.nodes))
-
-    def regrouped(self, record: Record) -> None:
-        """A node of a job's belongs to another cluster: what the link costs it may be something else."""
-        allocation = record.holding.told
-        self.occupancy.leave(record.job.id)
-        self.occupancy.enter(record.job, allocation)
-        self._touched.update(share.node for share in allocation.nodes)
+        self.occupancy.enter(record.job, now)
+        self._touched.update(share.node for share in (*old.nodes, *now.nodes))
 
     def answered(self, record: Record) -> None:
         """A job waits for an answer from now on, or no more; it goes with what it went with."""
-        allocation = record.holding.told
-        self._touched.update(share.node for share in allocation.nodes)
+        self._touched.update(share.node for share in record.holding.told.nodes)
 
     def end(self, record: Record) -> None:
         """A job holds nothing any more."""

@@ -52,7 +52,7 @@ from space_scheduler.machine.node_events import NODE_EVENTS
 from space_scheduler.machine.nodes import NodeStatus
 from space_scheduler.machine.rates import Rates
 from space_scheduler.machine.record import Record
-from space_scheduler.machine.rules import EDITION, BadPlan, MachineRules
+from space_scheduler.machine.rules import EDITION, MachineRules
 from space_scheduler.machine.snapshot import SavedState
 from space_scheduler.policy.interface import (
     Changes,
@@ -73,8 +73,6 @@ from space_scheduler.policy.place import place_of
 from space_scheduler.policy.queue import JobQueue
 from space_scheduler.progress import ALONE_PPM, end_us
 from space_scheduler.reasons import ELIGIBLE, Reason, Why
-
-__all__ = ["BadPlan", "MachineRules", "SchedulerState"]
 
 
 def timer_due(machine: Machine, event: ev.TimerDue) -> list[Instruction]:
@@ -522,37 +520,13 @@ class SchedulerState:
         """What holds on this machine."""
         return self.machine.rules
 
-    @property
-    def procs_installed(self) -> int:
-        """Processors that were ever in service: what could come back."""
-        return self.machine.capacity.procs_installed
-
-    @property
-    def procs_total(self) -> int:
-        """Processors in service."""
-        return self.machine.capacity.procs_total
-
-    @property
-    def free_procs(self) -> int:
-        """Processors that nobody holds; negative while drained ones that are counted are still held."""
-        return self.machine.capacity.free_procs
-
-    def out_since_us(self) -> dict[str, int | None]:
-        """Since when each named node is drained or lost that is, by name; None: not known."""
-        nodes = self.machine.nodes
-        return {} if nodes is None else {each.node.name: each.since_us for each in nodes if not each.in_service}
-
     def nodes(self) -> list[NodeStatus]:
         """The named nodes in their order, with what is used of them and by whom."""
-        return [] if self.machine.nodes is None else self.machine.nodes.status()
+        return [] if self.machine.nodes is None else [each.status() for each in self.machine.nodes]
 
     def refusal(self, job: Job) -> Reason | None:
         """Why a job could never start here, or None. Needs nothing but the machine: ask before accepting."""
         return explain.refusal(self.machine, job)
-
-    def without_place(self, now_us: int, most: int) -> dict[int, Reason]:
-        """Of the first ``most`` jobs of the queue, by number, why empty nodes in service have no place for them."""
-        return explain.without_place(self.machine, now_us, most)
 
     def explain_nodes(self, job_id: int, *, owners: bool = True) -> list[explain.OnNode]:
         """What each node is for a job that waits, with its owner's use or without; nothing for one that does not."""
@@ -599,10 +573,6 @@ class SchedulerState:
         """How far such a job is now."""
         now_us = self.machine.now_us
         return record.progress()._replace(left=holdings.work_left(record, now_us), as_of_us=now_us)
-
-    def holding(self) -> Iterator[Record]:
-        """The same jobs, by their predicted ends; costs nothing for those that wait."""
-        return self.machine.jobs.holding()
 
     def validate(self) -> None:
         """Walk every invariant; AssertionError names the one that is broken.

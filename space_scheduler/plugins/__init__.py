@@ -14,7 +14,7 @@ from cosched.errors import BadInput, nearest
 from cosched.model.job import Job
 from space_scheduler.eligibility.dependency import DEPENDENCY
 from space_scheduler.eligibility.rule import Moment, Rule, Wait
-from space_scheduler.machine.state import BadPlan
+from space_scheduler.machine.rules import BadPlan
 from space_scheduler.policy.interface import Plan, PlannedChange, Policy, Snapshot, traits_of
 from space_scheduler.policy.order import Key
 from space_scheduler.policy.place import mpl_of, place_of

@@ -55,7 +55,7 @@ class Discarder:
                     continue
                 seen.add(record.id)
                 node = record.allocation.nodes[0].node
-                if record.id not in self._done and self._link.connected(node):
+                if record.id not in self._done and node in self._link.sessions:
                     self._shell.feed(Discarded(node, record.id, record.attempt))
                     self._done.add(record.id)
                     told += 1

@@ -31,26 +31,18 @@ def _words(event: ev.Event) -> str:
 
 
 def _of_event(event: ev.Event) -> dict[str, object]:
-    if isinstance(event, ev.JobSubmitted):
-        job = event.job
-        return {
-            "job": job.id,
-            "procs": job.procs,
-            "limit_s": seconds(job.estimate_us),
-            "memory_bytes": job.memory_bytes,
-        }
-    if isinstance(event, ev.NodeJoined):
-        node = event.node
-        return {"node": node.name, "procs": node.procs, "memory_bytes": node.memory_bytes}
-    if isinstance(event, ev.LaunchFailed):
-        return {"job": event.job_id, "nodes": list(event.nodes)}
-    if isinstance(event, ev.JobEnded):
-        return {"job": event.job_id, "outcome": event.outcome.value}
-    fields: dict[str, object] = {}
-    for key, name in (("job_id", "job"), ("name", "node"), ("procs", "procs"), ("reason", "why"), ("node", "node")):
-        if value := getattr(event, key, None):
-            fields[name] = value
-    return fields
+    match event:
+        case ev.JobSubmitted(job):
+            limit_s, memory_bytes = seconds(job.estimate_us), job.memory_bytes
+            return {"job": job.id, "procs": job.procs, "limit_s": limit_s, "memory_bytes": memory_bytes}
+        case ev.NodeJoined(node):
+            return {"node": node.name, "procs": node.procs, "memory_bytes": node.memory_bytes}
+        case ev.LaunchFailed(job_id, nodes):
+            return {"job": job_id, "nodes": list(nodes)}
+        case ev.JobEnded(job_id, outcome):
+            return {"job": job_id, "outcome": outcome.value}
+    names = (("job_id", "job"), ("name", "node"), ("procs", "procs"), ("reason", "why"), ("node", "node"))
+    return {name: value for key, name in names if (value := getattr(event, key, None))}
 
 
 def _ends(committed: Committed) -> dict[str, object]:
@@ -59,26 +51,23 @@ def _ends(committed: Committed) -> dict[str, object]:
 
 
 def _decision(log: Log, instruction: Instruction, when: When) -> None:
-    if isinstance(instruction, Start):
-        nodes = {share.node: share.tasks for share in instruction.allocation.nodes}
-        found = ("start", instruction.reason, {"job": instruction.job.id, "nodes": nodes})
-    elif isinstance(instruction, Resize):
-        old, new = instruction.old, instruction.new
-        procs = {"procs": new.procs, "procs_before": old.procs, "processes": new.processes}
-        found = ("resize", instruction.reason, {"job": instruction.job_id, **procs})
-    elif isinstance(instruction, SharePlan):
-        found = ("turns", instruction.reason, {"of_jobs": [each.job_id for each in instruction.turns]})
-    elif isinstance(instruction, Kill):
-        found = ("kill", instruction.reason, {"job": instruction.job_id})
-    elif isinstance(instruction, Tell):
-        start = promised(when, instruction.promised_us)
-        found = ("promise", instruction.reason, {"job": instruction.job_id, "start": start})
-    else:
-        return
-    words, reason, fields = found
-    log.of(
-        _subject(fields), "info", words, **_why(reason, when) | fields
-    )  # a reason may have numbers of the same names
+    match instruction:
+        case Start(job, allocation, _, _, reason):
+            nodes = {share.node: share.tasks for share in allocation.nodes}
+            words, fields = "start", dict[str, object](job=job.id, nodes=nodes)
+        case Resize(job_id, old, new, _, reason):
+            words = "resize"
+            fields = {"job": job_id, "procs": new.procs, "procs_before": old.procs, "processes": new.processes}
+        case SharePlan(turns, _, reason):
+            words, fields = "turns", {"of_jobs": [each.job_id for each in turns]}
+        case Kill(job_id, _, reason):
+            words, fields = "kill", {"job": job_id}
+        case Tell(job_id, promised_us, _, reason):
+            words, fields = "promise", {"job": job_id, "start": promised(when, promised_us)}
+        case _:
+            return
+    # a reason may have numbers of the same names
+    log.of(_subject(fields), "info", words, **_why(reason, when) | fields)
 
 
 def _subject(fields: dict[str, object]) -> str:

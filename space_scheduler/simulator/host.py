@@ -25,7 +25,8 @@ from cosched.workload.schedule import Schedule, settled
 from space_scheduler.eligibility.dependency import DEPENDENCY
 from space_scheduler.machine.events import Event
 from space_scheduler.machine.instructions import Instruction
-from space_scheduler.machine.state import MachineRules, SchedulerState
+from space_scheduler.machine.rules import MachineRules
+from space_scheduler.machine.state import SchedulerState
 from space_scheduler.policy.interface import Policy, traits_of
 from space_scheduler.progress import NodeCpu
 from space_scheduler.simulator.site import Site, SiteRun

@@ -45,7 +45,7 @@ def test_what_lies_wholly_on_it_goes_on_and_nothing_is_started_there() -> None:
     happen(state, 11, ev.JobEnded(3, JobState.NODE_LOST))
     told = happen(state, 12, ev.JobSubmitted(Job(4, 2, 10 * S, 12 * S)))
     assert not any(isinstance(each, Start) for each in told)
-    assert state.procs_total == 4
+    assert state.machine.capacity.procs_total == 4
     # what it holds is its own when the nodes are back, also after a restart
     restored = SchedulerState.restore(resolve("easy"), None, state.snapshot())
     happen(restored, 20, *(ev.NodeJoined(Node(name, 2, 1 << 30, 2, cluster=cluster[name])) for name in off))

@@ -8,7 +8,8 @@ from cosched.model.node import Node
 from cosched.model.width import Range
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Answer, Instruction, RateChanged, Resize, Start
-from space_scheduler.machine.state import MachineRules, SchedulerState
+from space_scheduler.machine.rules import MachineRules
+from space_scheduler.machine.state import SchedulerState
 from space_scheduler.plugins import resolve
 from space_scheduler.progress import Sharing
 

@@ -15,7 +15,8 @@ from cosched.workload import shapes
 from space_scheduler.feasibility import Room
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Answer, Instruction, Resize, Start
-from space_scheduler.machine.state import BadPlan, MachineRules, SchedulerState
+from space_scheduler.machine.rules import BadPlan, MachineRules
+from space_scheduler.machine.state import SchedulerState
 from space_scheduler.plugins import resolve
 from space_scheduler.policy.interface import Plan, PlannedAnswer, PlannedResize, PlannedStart, Policy
 from space_scheduler.policy.place import PLACES
@@ -295,7 +296,7 @@ def test_equipartition_over_two_labs_keeps_each_malleable_job_in_one() -> None:
         held = made.holds(job_id)
         assert len({"xxyy"["abcd".index(node)] for node, _, _ in held}) == 1, held
         assert sum(processes for _, processes, _ in held) == 4, "all of its processes are there, in one lab"
-    assert made.state.free_procs == 0
+    assert made.state.machine.capacity.free_procs == 0
 
 
 def test_resident_job_takes_the_cluster_with_room_for_all_its_processes() -> None:

@@ -11,7 +11,8 @@ from cosched.model.node import Node
 from space_scheduler.machine.holding import NOTHING, Occupying
 from space_scheduler.machine.named_capacity import NamedCapacity
 from space_scheduler.machine.nodes import Member, UnknownNode
-from space_scheduler.machine.state import MachineRules, SchedulerState
+from space_scheduler.machine.rules import MachineRules
+from space_scheduler.machine.state import SchedulerState
 from space_scheduler.on_nodes import resident
 from space_scheduler.policy.future.named import Reserved, Timetable
 

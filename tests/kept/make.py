@@ -24,7 +24,7 @@ from cosched.model.time import US_PER_S
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
-from space_scheduler.machine.state import MachineRules
+from space_scheduler.machine.rules import MachineRules
 from space_scheduler.plugins import resolve
 from space_scheduler.progress import Sharing
 from space_scheduler.service.core.journalled import JournalledCore, Settings
@@ -141,7 +141,7 @@ class Life:
 
 def of_processors(life: Life) -> ev.Event:
     """Processors come, go, or are lost with a job."""
-    in_service = life.core.state.procs_total
+    in_service = life.core.state.machine.capacity.procs_total
     if in_service < 8:
         return ev.NodesJoined(8 - in_service)
     running = life.those(JobState.RUNNING)

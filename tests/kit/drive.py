@@ -11,7 +11,8 @@ from cosched.model.time import FOREVER_US, plain_seconds
 from kit.loads import SECOND
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Instruction, Kill, RateChanged, Resize, SetAside, SetTimer, Start, Tell
-from space_scheduler.machine.state import MachineRules, SchedulerState
+from space_scheduler.machine.rules import MachineRules
+from space_scheduler.machine.state import SchedulerState
 from space_scheduler.policy.interface import Policy
 from space_scheduler.policy.presets import PRESETS, compose
 from space_scheduler.progress import Sharing

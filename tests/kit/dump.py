@@ -13,7 +13,11 @@ def dump(state: SchedulerState) -> dict[str, Any]:
     if isinstance(memory, Schedule | Version):
         memory = (memory.profile.times.copy(), memory.profile.free.copy(), memory.starts_us.copy(), memory.wake_us)
     return {
-        "processors": (state.procs_installed, state.procs_total, state.free_procs),
+        "processors": (
+            state.machine.capacity.procs_installed,
+            state.machine.capacity.procs_total,
+            state.machine.capacity.free_procs,
+        ),
         "queue": [(state.queue.key(job.id), job) for job in state.queue],
         "shapes": _scanned(state),
         "records": {job_id: _fields(record) for job_id, record in state.records.items()},

@@ -20,7 +20,8 @@ from kit.loads import SECOND
 from space_scheduler.eligibility.rule import Rule
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
-from space_scheduler.machine.state import MachineRules, SchedulerState
+from space_scheduler.machine.rules import MachineRules
+from space_scheduler.machine.state import SchedulerState
 from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
 from space_scheduler.policy.order import Order, fcfs
 from space_scheduler.reasons import Reason, Why

@@ -235,7 +235,9 @@ class Held:
         """
         if not state.nodes():
             used = sum(allocation.procs for allocation in self.jobs.values())
-            assert not more.procs or used <= state.procs_total, f"{used} of {state.procs_total} are held: {self.jobs}"
+            assert not more.procs or used <= state.machine.capacity.procs_total, (
+                f"{used} of {state.machine.capacity.procs_total} are held: {self.jobs}"
+            )
         for share in more.nodes:
             node = next(each for each in state.nodes() if each.node.name == share.node)
             assert node.in_service, f"{share} of a node that is {node.state}"

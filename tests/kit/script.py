@@ -11,7 +11,8 @@ from cosched.model.node import Node
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Instruction
 from space_scheduler.machine.programs import KINDS
-from space_scheduler.machine.state import MachineRules, SchedulerState
+from space_scheduler.machine.rules import MachineRules
+from space_scheduler.machine.state import SchedulerState
 from space_scheduler.policy.interface import Policy
 
 Step = tuple[int, ev.Event]
@@ -85,7 +86,7 @@ class Author:
     def _about_nodes(self, state: SchedulerState) -> ev.Event | None:
         if not self.named:
             procs = self.random.randint(0, 2)
-            return ev.NodesJoined(procs) if state.procs_total < 6 else ev.NodesDrained(procs)
+            return ev.NodesJoined(procs) if state.machine.capacity.procs_total < 6 else ev.NodesDrained(procs)
         node = self.random.choice(state.nodes())
         name = node.node.name
         if node.lost or self.random.random() < 0.2:

@@ -27,7 +27,8 @@ from kit.dump import dump
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Instruction, Kill, SetTimer, Start, Tell
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
-from space_scheduler.machine.state import MachineRules, SchedulerState
+from space_scheduler.machine.rules import MachineRules
+from space_scheduler.machine.state import SchedulerState
 from space_scheduler.policy.future import Schedule, Timetable, Version
 from space_scheduler.policy.select.early_end import EarlyEnd
 from space_scheduler.reasons import Why
@@ -359,9 +360,9 @@ class WhateverHappens(RuleBasedStateMachine):
         alive = {job_id: state for job_id, state in self.states.items() if state not in TERMINAL}
         assert {job_id: record.state for job_id, record in self.state.records.items()} == alive
         assert [job.id for job in self.state.queue] == self.those(JobState.QUEUED)  # numbers rise with arrival
-        assert self.state.procs_total == self.in_service
+        assert self.state.machine.capacity.procs_total == self.in_service
         if not self.machine_rules.release_at_limit:
-            assert self.state.free_procs == self.free()
+            assert self.state.machine.capacity.free_procs == self.free()
         for job_id in alive:
             assert self.state.explain(job_id).why in Why
 
@@ -392,7 +393,7 @@ class WhateverHappens(RuleBasedStateMachine):
             self.every_invariant_holds()
             self.the_account_agrees()
         assert self.those(*HOLDING, JobState.QUEUED, JobState.WAITING) == []
-        assert self.state.free_procs == self.in_service == self.installed
+        assert self.state.machine.capacity.free_procs == self.in_service == self.installed
 
 
 class WhateverIsMeasured(WhateverHappens):

@@ -209,7 +209,11 @@ def test_under_more_tasks_on_a_cpu_wider_jobs_are_taken(tmp_path: Path) -> None:
     for name, procs in (("normal", 20), ("basic", 5), ("normal", 20)):
         found = open_under(name)
         state = found.core.state
-        assert (state.procs_installed, state.procs_total, state.free_procs) == (procs, procs, procs)
+        assert (
+            state.machine.capacity.procs_installed,
+            state.machine.capacity.procs_total,
+            state.machine.capacity.free_procs,
+        ) == (procs, procs, procs)
         state.validate()
         if procs == 20:
             found.core.submit(Job(0, 12, SECOND, 0), SCRIPT, "ann", found.clock.now_us())

@@ -19,7 +19,8 @@ from cosched.model.node import Node
 from cosched.model.width import Range
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Instruction, Resize, Start
-from space_scheduler.machine.state import MachineRules, SchedulerState
+from space_scheduler.machine.rules import MachineRules
+from space_scheduler.machine.state import SchedulerState
 from space_scheduler.plugins import resolve
 
 seeds = st.integers(0, 1 << 32)
@@ -76,7 +77,7 @@ class History:
     def _of_a_node(self) -> ev.Event:
         node = self.draw.choice(self.nodes)
         if not self.named:
-            spare = max(0, self.state.free_procs)
+            spare = max(0, self.state.machine.capacity.free_procs)
             return self.draw.choice((ev.NodesJoined(node.procs), ev.NodesDrained(self.draw.randint(0, spare))))
         changed = structs.replace(node, procs=self.draw.randint(1, 6), memory_bytes=self.draw.choice((6, self.memory)))
         return self.draw.choice(

@@ -16,7 +16,8 @@ from cosched.model.time import FOREVER_US
 from cosched.model.width import Components, Range, Shape
 from space_scheduler import feasibility
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.state import BadPlan, SchedulerState
+from space_scheduler.machine.rules import BadPlan
+from space_scheduler.machine.state import SchedulerState
 from space_scheduler.policy.interface import Plan, PlannedRequeue, PlannedResize, PlannedStart, Snapshot
 from space_scheduler.policy.order import fcfs
 from space_scheduler.policy.queue import JobQueue
@@ -188,7 +189,7 @@ def test_a_start_is_sent_when_what_it_needs_is_given_back() -> None:
         "pace 0 0.5",
         "tell 3 10 s: AWAITS_PROCESSORS",
     ]
-    assert (state.free_procs, state.records[3].holding.held) == (0, None)
+    assert (state.machine.capacity.free_procs, state.records[3].holding.held) == (0, None)
     assert state.explain(3).why is Why.AWAITS_PROCESSORS
     assert said(state.handle(ev.JobResized(0), 25_000_000)) == [
         "start 3 on 2 (limit 60 s): FITS",
@@ -221,7 +222,7 @@ def test_a_start_waits_again_where_what_it_needs_is_refused() -> None:
         "pace 0 1",
     ]
     assert state.records[3].state is JobState.QUEUED
-    assert (state.records[0].holding.held, state.free_procs) == (Allocation(4), 0)
+    assert (state.records[0].holding.held, state.machine.capacity.free_procs) == (Allocation(4), 0)
     policy.answer = Plan()
     assert state.handle(ev.Boundary(), 25_000_000) == []
     assert state.passes == 3
@@ -301,12 +302,12 @@ def planning_and_application_agree(machine: type[SchedulerState], running: list[
     for number, width in enumerate(running):
         job = Job(number, width, 10, 0)
         state.handle(ev.JobSubmitted(job), 0)
-        if width <= state.free_procs:
+        if width <= state.machine.capacity.free_procs:
             policy.answer = Plan([start(job)])
             state.handle(ev.Boundary(), 0)
     job = Job(99, procs, 10, 0)
     state.handle(ev.JobSubmitted(job), 0)
-    admitted = feasibility.obstacle(procs, 10, 0, state.free_procs) is None
+    admitted = feasibility.obstacle(procs, 10, 0, state.machine.capacity.free_procs) is None
     hold((state.explain(99).why is not Why.NOT_ENOUGH_FREE) == admitted, "it is explained otherwise")
     policy.answer = Plan([start(job)])
     try:

@@ -21,7 +21,8 @@ from cosched.model.width import Range
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Instruction, Kill, Resize, Start
 from space_scheduler.machine.record import Record
-from space_scheduler.machine.state import MachineRules, SchedulerState
+from space_scheduler.machine.rules import MachineRules
+from space_scheduler.machine.state import SchedulerState
 from space_scheduler.plugins import resolve
 from space_scheduler.policy.interface import Policy
 from space_scheduler.policy.reshape.free import smallest
@@ -150,12 +151,15 @@ class Watched:
             assert job.width.allows(held.processes), f"{held} of {job}"
             assert held.procs >= -(-held.processes // 4) or not held.procs, f"{held} is folded too far"
             assert not held.folded or job.foldable or not held.procs, f"{job} is folded"
-        assert sum(record.allocation.procs for record in running) + self.state.free_procs == self.state.procs_total
+        assert (
+            sum(record.allocation.procs for record in running) + self.state.machine.capacity.free_procs
+            == self.state.machine.capacity.procs_total
+        )
         if self.name.startswith("equipartition"):
             self.shares(running)
 
     def shares(self, running: list[Record]) -> None:
-        total = self.state.procs_total
+        total = self.state.machine.capacity.procs_total
         bounds = [(record, *bounds_of(record)) for record in running]
         for record, least, most in bounds:
             assert least <= record.allocation.procs <= most, f"{record.job} holds {record.allocation.procs}"

@@ -22,7 +22,8 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine import node_events
 from space_scheduler.machine.instructions import Instruction, Start
 from space_scheduler.machine.machine import Machine
-from space_scheduler.machine.state import BadPlan, MachineRules, SchedulerState
+from space_scheduler.machine.rules import BadPlan, MachineRules
+from space_scheduler.machine.state import SchedulerState
 from space_scheduler.node_profile import NodeProfile
 from space_scheduler.policy import future
 from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot

@@ -12,7 +12,8 @@ from cosched.model.job import JobState
 from cosched.model.time import FOREVER_US
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.explain import promise_to_come
-from space_scheduler.machine.state import MachineRules, SchedulerState
+from space_scheduler.machine.rules import MachineRules
+from space_scheduler.machine.state import SchedulerState
 from space_scheduler.policy.select.early_end import EarlyEnd
 from space_scheduler.progress import Sharing
 

@@ -19,8 +19,9 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.decision import DecidedStart, Decision
 from space_scheduler.machine.instructions import AnyInstruction
 from space_scheduler.machine.record import Infeasible
+from space_scheduler.machine.rules import BadPlan, MachineRules
 from space_scheduler.machine.snapshot import SavedState
-from space_scheduler.machine.state import BadPlan, MachineRules, SchedulerState
+from space_scheduler.machine.state import SchedulerState
 from space_scheduler.plugins import resolve
 from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot, traits_of
 from space_scheduler.policy.order import fcfs

@@ -33,8 +33,9 @@ from space_scheduler.machine.events import (
     TimerDue,
 )
 from space_scheduler.machine.instructions import Instruction, Kill, Resize, Start
+from space_scheduler.machine.rules import MachineRules
 from space_scheduler.machine.snapshot import SavedJob, SavedState
-from space_scheduler.machine.state import MachineRules, SchedulerState
+from space_scheduler.machine.state import SchedulerState
 from space_scheduler.policy.interface import Plan, PlannedResize, PlannedStart, Policy
 from space_scheduler.progress import Sharing
 from space_scheduler.simulator.host import drive
@@ -95,7 +96,11 @@ class Life:
             self.happens(self.author.now_us, Boundary())
         left = {record.state for record in self.state.records.values()}
         assert left <= {JobState.QUEUED}, left
-        assert not left or self.named or self.state.free_procs <= max(job.procs for job in self.state.queue)
+        assert (
+            not left
+            or self.named
+            or self.state.machine.capacity.free_procs <= max(job.procs for job in self.state.queue)
+        )
 
 
 @pytest.mark.parametrize("machine", MACHINES)

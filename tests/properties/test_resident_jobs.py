@@ -23,7 +23,8 @@ from cosched.model.width import Range
 from cosched.workload.rules import Shaped, Workload
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Resize, Start
-from space_scheduler.machine.state import MachineRules, SchedulerState
+from space_scheduler.machine.rules import MachineRules
+from space_scheduler.machine.state import SchedulerState
 from space_scheduler.plugins import resolve
 from space_scheduler.policy.reshape.free import smallest
 from space_scheduler.simulator.host import Stuck, simulate
@@ -212,4 +213,4 @@ def test_a_processor_is_left_over_by_place_alone(name: str, seed: int, everywher
         stays = [record for record in made.state.running() if record.job.resident]
         assert all(record.allocation.procs >= smallest(record.job) for record in stays)
         if everywhere and stays:
-            assert not made.state.free_procs, [record.allocation for record in stays]
+            assert not made.state.machine.capacity.free_procs, [record.allocation for record in stays]

@@ -5,6 +5,7 @@ import pytest
 from kit.drive import Drive, policy_named, said
 
 from space_scheduler.machine import events as ev
+from space_scheduler.machine.explain import without_place
 from space_scheduler.machine.snapshot import SavedState
 from space_scheduler.machine.state import SchedulerState
 
@@ -86,7 +87,7 @@ def test_infeasible_jobs_reason_is_cached_until_nodes_change() -> None:
     drive.decide()
 
     def told(most: int = 9) -> dict[int, str]:
-        found = drive.state.without_place(drive.state.now_us, most)
+        found = without_place(drive.state.machine, drive.state.now_us, most)
         assert all(drive.state.explain(job_id) == reason for job_id, reason in found.items())
         return {job_id: reason.why.name for job_id, reason in found.items()}
 

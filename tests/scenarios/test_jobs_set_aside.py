@@ -13,7 +13,8 @@ from space_scheduler.machine import blame
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Resize, SetAside, Tell
 from space_scheduler.machine.record import IllegalTransition
-from space_scheduler.machine.state import BadPlan, SchedulerState
+from space_scheduler.machine.rules import BadPlan
+from space_scheduler.machine.state import SchedulerState
 from space_scheduler.plugins import resolve
 from space_scheduler.policy.interface import Plan, PlannedStart
 from space_scheduler.reasons import Reason, Why

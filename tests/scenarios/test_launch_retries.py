@@ -6,7 +6,8 @@ from kit.drive import Drive
 from cosched.model.job import Job, JobState
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.record import IllegalTransition
-from space_scheduler.machine.state import MachineRules, SchedulerState
+from space_scheduler.machine.rules import MachineRules
+from space_scheduler.machine.state import SchedulerState
 
 TWICE = MachineRules(launch_retries=2)
 LAB = {"n1": (2,), "n2": (2,), "n3": (2,)}

@@ -7,7 +7,7 @@ from kit.dump import dump
 from cosched.model.job import JobState
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
-from space_scheduler.machine.state import MachineRules
+from space_scheduler.machine.rules import MachineRules
 from space_scheduler.reasons import Why
 
 # --- the ordinary life ------------------------------------------------------------------------------------------------
@@ -23,7 +23,7 @@ def test_a_job_is_queued_started_launched_and_ends() -> None:
     assert drive.at(40).ended(1) == []
     assert drive.decide() == []
     assert drive.state.records == {}
-    assert drive.state.free_procs == 4
+    assert drive.state.machine.capacity.free_procs == 4
 
 
 def test_jobs_that_are_not_killed_get_no_limit() -> None:
@@ -216,7 +216,7 @@ def test_job_that_cannot_be_ended_is_ending_and_holds_what_it_holds() -> None:
     assert drive.at(60).say(ev.JobCannotEnd(1, "n1")) == []
     assert drive.job_state(1) is JobState.ENDING
     assert drive.why(1) == "CANNOT_END, node n1"
-    assert drive.state.free_procs == 0
+    assert drive.state.machine.capacity.free_procs == 0
     assert drive.say(ev.JobCannotEnd(1, "n1")) == []
     drive.at(90).ended(1, JobState.TIMED_OUT)
     assert drive.decide() == ["start 2 on 1 (limit 60 s): FITS, free_procs 4"]
@@ -287,7 +287,7 @@ def test_at_the_limit_processors_count_as_free_where_the_rule_says_so() -> None:
     drive.ended(1)
     assert drive.decide() == []
     drive.at(65).ended(2)
-    assert drive.state.free_procs == 4
+    assert drive.state.machine.capacity.free_procs == 4
 
 
 # --- timers -----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Start
 from space_scheduler.machine.nodes import UnknownNode
 from space_scheduler.machine.record import IllegalTransition, Infeasible
-from space_scheduler.machine.state import BadPlan, MachineRules, SchedulerState
+from space_scheduler.machine.rules import BadPlan, MachineRules
+from space_scheduler.machine.state import SchedulerState
 from space_scheduler.plugins import resolve
 from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
 from space_scheduler.policy.order import fcfs
@@ -339,7 +340,7 @@ def test_node_all_of_whose_processors_are_held_keeps_the_job_it_has() -> None:
     drive.handle(ev.NodeJoined(Node("n1", 1, 8, held_procs=1, held_memory_bytes=8)))
     assert drive.used() == {"n1": ("up", 1, 8)}
     drive.at(60).ended(1)
-    assert drive.state.free_procs == 0
+    assert drive.state.machine.capacity.free_procs == 0
     drive.submit(2, procs=1, estimate_s=60)
     assert drive.decide() == []
     assert drive.why(2) == "PROCS_HELD, procs 1, procs_in_service 0, machine_procs 1, held_procs 1"

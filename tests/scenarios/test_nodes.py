@@ -25,7 +25,7 @@ def test_draining_more_than_is_free_takes_processors_as_their_jobs_end() -> None
     drive.decide_and_launch()
     drive.submit(3, procs=1, estimate_s=60)
     drive.at(5).drain(3)
-    assert drive.state.free_procs == -3
+    assert drive.state.machine.capacity.free_procs == -3
     assert drive.decide() == []
     drive.at(10).ended(2)
     assert drive.decide() == []
@@ -80,7 +80,7 @@ def test_a_lost_node_ends_the_whole_gang_that_had_a_task_there() -> None:
     assert drive.at(5).lose(1, 1) == []
     assert 1 not in drive.state.records
     assert drive.decide() == ["start 3 on 2 (limit 60 s): FITS, free_procs 2"]
-    assert drive.state.procs_total == 3
+    assert drive.state.machine.capacity.procs_total == 3
 
 
 def test_a_job_that_was_starting_or_being_killed_is_lost_as_well() -> None:
@@ -91,7 +91,7 @@ def test_a_job_that_was_starting_or_being_killed_is_lost_as_well() -> None:
     drive.cancel(2)
     drive.lose(4, 1, 2)
     assert drive.state.records == {}
-    assert (drive.state.free_procs, drive.state.procs_total) == (0, 0)
+    assert (drive.state.machine.capacity.free_procs, drive.state.machine.capacity.procs_total) == (0, 0)
 
 
 def test_conservative_tells_every_promise_that_a_lost_node_moves_with_the_cause() -> None:
@@ -140,7 +140,7 @@ def test_more_than_is_in_service_cannot_be_drained() -> None:
     drive = Drive("fcfs", procs=4)
     with pytest.raises(ValueError, match="5 processors cannot go: 4 are in service"):
         drive.drain(5)
-    assert drive.state.procs_total == 4
+    assert drive.state.machine.capacity.procs_total == 4
 
 
 @pytest.mark.parametrize("event", [ev.NodesJoined(-1), ev.NodesDrained(-1), ev.NodesLost(-1)])
@@ -148,4 +148,4 @@ def test_a_negative_number_of_processors_is_refused(event: ev.Event) -> None:
     drive = Drive("fcfs", procs=4)
     with pytest.raises(ValueError, match="cannot be negative"):
         drive.handle(event)
-    assert drive.state.procs_total == 4
+    assert drive.state.machine.capacity.procs_total == 4

@@ -24,8 +24,9 @@ from space_scheduler.machine.instructions import Kill, SetTimer, Start
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
 from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
 from space_scheduler.reasons import Reason, Why
-from space_scheduler.service.core.host import CoreHost, NotAccepting
+from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.core.journalled import JournalledCore, Settings
+from space_scheduler.service.core.worker import NotAccepting
 from space_scheduler.service.journal.records import Committed, Facts, View
 from space_scheduler.service.journal.schema import JournalRefused
 

@@ -17,7 +17,7 @@ from kit.needs import ROOT
 from kit.waiting import BOUND_S
 
 from cosched.errors import Failed, NeedsRepair
-from space_scheduler.machine.state import MachineRules
+from space_scheduler.machine.rules import MachineRules
 from space_scheduler.service.core.journalled import JournalledCore
 from space_scheduler.service.journal import schema
 from space_scheduler.service.journal.jobs import history, look_up

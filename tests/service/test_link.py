@@ -372,7 +372,7 @@ async def test_reconnections_cannot_fill_the_log(service: Running) -> None:
     for _ in range(25):
         async with service.agent("n1", agrees=False):
             pass
-        await service.until(lambda: not service.service.link.connected("n1"), "the end to be seen")
+        await service.until(lambda: "n1" not in service.service.link.sessions, "the end to be seen")
     assert service.log.getvalue().count("agent connected") == 20
 
 

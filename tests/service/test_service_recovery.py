@@ -31,7 +31,7 @@ from cosched.model.job import TERMINAL, Job, JobState
 from cosched.model.node import Node
 from cosched.model.time import US_PER_S
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.state import MachineRules
+from space_scheduler.machine.rules import MachineRules
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.core.journalled import JournalledCore, Settings
 from space_scheduler.service.journal.journal import Journal

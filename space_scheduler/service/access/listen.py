@@ -62,7 +62,8 @@ def unix_socket(path: Path) -> socket.socket:
     checked_path(path)
     try:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        _remove_stale(path)
+        if _is_stale(path):
+            path.unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             listening.bind(str(path))
@@ -82,11 +83,6 @@ def check_unix(path: Path) -> None:
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise Failed(f"cannot listen on {path}: nothing can be made in {there}")
     _is_stale(path)
-
-
-def _remove_stale(path: Path) -> None:
-    if _is_stale(path):
-        path.unlink(missing_ok=True)
 
 
 def _is_stale(path: Path) -> bool:

@@ -61,7 +61,7 @@ class Tokens:
         """A new token and its words, which are told this once. Raises :class:`Failed`."""
         secret = secrets.token_urlsafe(_SECRET_BYTES)
         now_s = self._now_s()
-        made = Token(secrets.token_hex(_ID_BYTES), user, label, now_s, now_s + life_s, _digest(secret), read_only)
+        made = Token(secrets.token_hex(_ID_BYTES), user, label, now_s, now_s + life_s, digest_of(secret), read_only)
         with self._writing:
             alive = {key: each for key, each in self._known.items() if each.expires_s > now_s}
             if sum(each.user == user for each in alive.values()) >= MOST:
@@ -75,7 +75,7 @@ class Tokens:
         number, _, secret = rest.partition("_")
         found = self._known.get(number)
         expected = found.digest if found else "0" * 64
-        if not hmac.compare_digest(_digest(secret), expected) or mark != _MARK or found is None:
+        if not hmac.compare_digest(digest_of(secret), expected) or mark != _MARK or found is None:
             raise NoToken("the token is not known here: revoked, or of another cluster")
         if found.expires_s <= self._now_s():
             raise NoToken(f"the token {found.id} of {found.user} has expired: 'cosched token create' makes another")
@@ -109,5 +109,6 @@ class Tokens:
         self._known = tokens
 
 
-def _digest(secret: str) -> str:
+def digest_of(secret: str) -> str:
+    """The SHA-256 of a secret, in hexadecimal."""
     return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

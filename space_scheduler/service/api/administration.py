@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
-import msgspec
 from aiohttp import web
 
 from cosched.config.cluster import ClusterConfig
@@ -37,7 +36,6 @@ _LONGEST_LABEL: Final = 100
 #: That one user may make and revoke: each is written to disk.
 _TOKENS_PER_MINUTE: Final = 60
 _WRITES: Final = "makes and revokes tokens"
-Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
 class Administration:

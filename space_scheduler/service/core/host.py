@@ -24,19 +24,17 @@ from cosched.model.node import Node
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.record import UnknownJob
-from space_scheduler.machine.state import MachineRules
+from space_scheduler.machine.rules import MachineRules
 from space_scheduler.policy.interface import Policy
 from space_scheduler.service.core import worker as fx
 from space_scheduler.service.core.journalled import JournalledCore, Opened, Settings, opened
-from space_scheduler.service.core.worker import MOST_TOGETHER, Most, NotAccepting, Result, Steps, Work, WorkerCore
+from space_scheduler.service.core.worker import MOST_TOGETHER, Most, Result, Steps, Work, WorkerCore
 from space_scheduler.service.journal import jobs
 from space_scheduler.service.journal.clock import Clock
 from space_scheduler.service.journal.journal import SnapshotRow, packed
 from space_scheduler.service.journal.records import Committed, Explained, Facts, JobRecord, View
 from space_scheduler.service.journal.recovery import Recovered
 from space_scheduler.service.journal.schema import JournalUnwritable
-
-__all__ = ["CoreHost", "NotAccepting"]
 
 _log = logging.getLogger(__name__)
 

@@ -23,14 +23,15 @@ from cosched.model.time import FOREVER_US, US_PER_S
 from cosched.wire.api import Submission
 from space_scheduler.eligibility.rule import Rule
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.explain import promise_to_come
+from space_scheduler.machine.explain import promise_to_come, without_place
 from space_scheduler.machine.holding import Resizing
 from space_scheduler.machine.instructions import Instruction, Kill, Resize, SetAside, Start, Tell
 from space_scheduler.machine.jobs import Note
 from space_scheduler.machine.nodes import UnknownNode
 from space_scheduler.machine.record import IllegalTransition, Infeasible, Record, UnknownJob
+from space_scheduler.machine.rules import MachineRules
 from space_scheduler.machine.snapshot import SavedState
-from space_scheduler.machine.state import MachineRules, SchedulerState
+from space_scheduler.machine.state import SchedulerState
 from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.policy.interface import Changes, Policy
 from space_scheduler.reasons import CANCELLED, Reason, Why
@@ -560,16 +561,16 @@ class JournalledCore:
             waiting=dict(self.waiting),
             kept_back=dict(self.kept_back),
             alive=dict(self.alive),
-            procs_total=state.procs_total,
-            free_procs=state.free_procs,
+            procs_total=state.machine.capacity.procs_total,
+            free_procs=state.machine.capacity.free_procs,
             passes=state.passes,
             decided_us=decided_us,
             ended=self.ended.copy(),
             accepting=accepting,
             problem=problem,
-            out_since_us=state.out_since_us(),
+            out_since_us={each.node.name: each.since_us for each in state.machine.nodes or () if not each.in_service},
             aside=dict(state.machine.jobs.aside.jobs),
-            without_place=state.without_place(self.journal.last_us, EXPLAINED),
+            without_place=without_place(state.machine, self.journal.last_us, EXPLAINED),
         )
 
 

@@ -38,7 +38,7 @@ def sized(job: Job, asked: Submission, state: SchedulerState) -> tuple[Job, Subm
     """
     if not asked.several_sizes:
         return job, asked
-    installed = state.procs_installed
+    installed = state.machine.capacity.procs_installed
     if not installed:
         raise SizesUnknown("no node has joined yet: how large a job of several sizes can be here is not known")
     smallest, _, _ = _sizes(asked, MAX_TASKS)

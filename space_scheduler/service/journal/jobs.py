@@ -9,11 +9,10 @@ from typing import Any, Final
 
 import msgspec
 
-from cosched.model.allocation import Allocation
-from cosched.model.job import Job, JobState
+from cosched.model.job import JobState
 from cosched.wire.api import Submission
 from space_scheduler.reasons import Reason
-from space_scheduler.service.journal.records import Facts, JobRecord, Reshaped, Transition
+from space_scheduler.service.journal.records import JobRecord, Kept, Transition
 from space_scheduler.service.journal.schema import JournalRefused, agrees, checksum, connect, readable
 
 #: What was submitted is written once; the rest of a job's row again and again.
@@ -28,21 +27,6 @@ _MOST_DROPPED: Final = 2_000
 _json: Final = msgspec.json.Encoder()
 
 
-class _Rest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A record less its submission, its history and what has a column of its own."""
-
-    job: Job
-    submit_us: int
-    start_us: int | None = None
-    end_us: int | None = None
-    allocation: Allocation | None = None
-    attempt: int = 0
-    limit_us: int | None = None
-    promised_us: int | None = None
-    facts: Facts = Facts()
-    reshaped: tuple[Reshaped, ...] = ()
-
-
 def new_row(record: JobRecord) -> tuple[Any, ...]:
     """What was submitted, for :data:`INSERT`."""
     submission = _json.encode(record.submission).decode()
@@ -51,7 +35,7 @@ def new_row(record: JobRecord) -> tuple[Any, ...]:
 
 def job_row(record: JobRecord, step: int | None) -> tuple[Any, ...]:
     """The rest, for :data:`UPDATE`; ``step`` is the number of its last transition in this transaction, if any."""
-    rest = _json.encode(_Rest(**{name: getattr(record, name) for name in _Rest.__struct_fields__})).decode()
+    rest = _json.encode(Kept(**{name: getattr(record, name) for name in Kept.__struct_fields__})).decode()
     state = record.state.value
     return state, None if record.alive else step, rest, checksum(record.id, state, rest), record.id
 
@@ -154,7 +138,7 @@ def _record(path: Path, row: tuple[Any, ...], steps: Iterable[tuple[Any, ...]]) 
     job_id, user, submission, submitted, state, rest, expected = row
     if not agrees(submitted, job_id, user, submission) or not agrees(expected, job_id, state, rest):
         raise JournalRefused(f"journal {path}: what it has of job {job_id} is damaged")
-    kept = msgspec.json.decode(rest, type=_Rest)
+    kept = msgspec.json.decode(rest, type=Kept)
     fields = {name: getattr(kept, name) for name in kept.__struct_fields__}
     return JobRecord(
         user=user,

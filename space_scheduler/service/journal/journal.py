@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from cosched.model.job import JobState
-from space_scheduler.machine.state import MachineRules
+from space_scheduler.machine.rules import MachineRules
 from space_scheduler.service.journal import forgetting, jobs
 from space_scheduler.service.journal.clock import Anchor
 from space_scheduler.service.journal.reading import (
@@ -242,22 +242,17 @@ class Journal:
         return forgetting.left(self._db, forgetting.Name(user), self.snapshot())
 
     def _look(self) -> None:
-        """See what is to be dropped, and when."""
-        self.droppable_us = self._droppable_us()
-        self.jobs_due_us = self._jobs_due_us()
+        """See what is to be dropped, and when.
 
-    def _droppable_us(self) -> int | None:
-        """Of when the oldest snapshot is up to which events are there that could be dropped; None: there is none."""
-        found: int | None = self._db.execute(
-            "SELECT min(now_us) FROM snapshots WHERE seq >= (SELECT min(seq) FROM events)"
-        ).fetchone()[0]
-        return found
-
-    def _jobs_due_us(self) -> int | None:
-        """From when on ended jobs are to be dropped, a quarter of their time late so that many go at once."""
-        if self._keep_jobs_us is None or (oldest_us := jobs.first_end_us(self._db)) is None:
-            return None
-        return oldest_us + self._keep_jobs_us + self._keep_jobs_us // 4
+        ``droppable_us``: of when the oldest snapshot is up to which events are there that could be dropped;
+        ``jobs_due_us``: from when on ended jobs are to be, a quarter of their time late so that many go at once. None:
+        there are none.
+        """
+        snapshots = "SELECT min(now_us) FROM snapshots WHERE seq >= (SELECT min(seq) FROM events)"
+        self.droppable_us: int | None = self._db.execute(snapshots).fetchone()[0]
+        self.jobs_due_us: int | None = None
+        if self._keep_jobs_us is not None and (oldest_us := jobs.first_end_us(self._db)) is not None:
+            self.jobs_due_us = oldest_us + self._keep_jobs_us + self._keep_jobs_us // 4
 
     def _last_snapshot(self, column: str, newest: int, keep: int | None) -> int:
         """The last of the snapshots that are so much older, by that column; 0 where there is none."""

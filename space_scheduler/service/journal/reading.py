@@ -12,8 +12,8 @@ import msgspec
 from space_scheduler.machine.decision import Decision, decoded
 from space_scheduler.machine.events import AnyEvent
 from space_scheduler.machine.instructions import Instruction
+from space_scheduler.machine.rules import MachineRules
 from space_scheduler.machine.snapshot import SavedState
-from space_scheduler.machine.state import MachineRules
 from space_scheduler.service.journal.clock import Anchor
 from space_scheduler.service.journal.records import Transition
 from space_scheduler.service.journal.schema import JournalRefused, agrees, checksum, refused

@@ -79,8 +79,8 @@ class Reshaped(msgspec.Struct, frozen=True, gc=False):
     reason: Reason
 
 
-class JobRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A job, alive or ended. Times in core time, microseconds.
+class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What a journal's row of a job keeps as one text. Times in core time, microseconds.
 
     ``attempt`` counts how often it was started; ``limit_us`` is the run time its last start allows; ``promised_us`` the
     start last promised (FOREVER_US: nothing can be promised). ``reshaped``: the last changes of what it holds since its
@@ -88,9 +88,6 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
 
     job: Job
-    user: str
-    submission: Submission
-    state: JobState
     submit_us: int
     start_us: int | None = None
     end_us: int | None = None
@@ -100,6 +97,14 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     promised_us: int | None = None
     facts: Facts = Facts()
     reshaped: tuple[Reshaped, ...] = ()
+
+
+class JobRecord(Kept, frozen=True, kw_only=True, omit_defaults=False, gc=False):
+    """A job, alive or ended."""
+
+    user: str
+    submission: Submission
+    state: JobState
     history: tuple[Transition, ...] = ()
 
     @property

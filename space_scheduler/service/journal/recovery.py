@@ -18,8 +18,9 @@ from space_scheduler.lookahead import Progress
 from space_scheduler.machine.events import Event, RulesChanged, TimerDue
 from space_scheduler.machine.instructions import Instruction, SetTimer
 from space_scheduler.machine.nodes import NodeStatus
+from space_scheduler.machine.rules import BadPlan, MachineRules
 from space_scheduler.machine.snapshot import SavedState
-from space_scheduler.machine.state import BadPlan, MachineRules, SchedulerState
+from space_scheduler.machine.state import SchedulerState
 from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.policy.interface import Plan, Policy, Snapshot
 from space_scheduler.policy.order import Order, fcfs

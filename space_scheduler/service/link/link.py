@@ -19,7 +19,7 @@ from cosched.errors import BadInput, Failed, nearest
 from cosched.identity.tls import GRACE_S, expiry_of, serial_of, since_of
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import messages as wire
-from cosched.wire.sequence import OutOfTurn, Turn
+from cosched.wire.sequence import OutOfTurn
 from space_scheduler.service.access.callers import certificate_of, secured_by
 from space_scheduler.service.access.members import Members
 from space_scheduler.service.access.problems import Refusal
@@ -100,10 +100,6 @@ class Link:
             asyncio.get_running_loop().call_later(after_s, session.cut)
         else:
             session.cut()
-
-    def connected(self, name: str) -> bool:
-        """Whether the node's agent is here."""
-        return name in self.sessions
 
     async def read_output(
         self, name: str, job_id: int, attempt: int, stream: str, offset: int, max_bytes: int, timeout_s: float = 15.0
@@ -253,7 +249,9 @@ class Link:
                 self._refuse(entry.name, "oversized", str(frame.data))
                 return
             try:
-                message = self._decoded(frame.type, frame.data, session.turn)
+                if frame.type is not WSMsgType.BINARY:
+                    raise BadInput("message", f"a {frame.type.name.lower()} frame", "a binary one")
+                message = wire.from_agent(session.turn.payload(frame.data))
             except BadInput as error:
                 kind = error.kind if isinstance(error, OutOfTurn) else "undecodable"
                 self._refuse(entry.name, kind, str(error))
@@ -269,11 +267,6 @@ class Link:
                 await self.bans.said(session, message)
             else:
                 self._hand_on(entry, session, message)
-
-    def _decoded(self, kind: WSMsgType, data: Any, turn: Turn) -> wire.FromAgent:
-        if kind is not WSMsgType.BINARY:
-            raise BadInput("message", f"a {kind.name.lower()} frame", "a binary one")
-        return wire.from_agent(turn.payload(data))
 
     def _hand_on(self, entry: NodeEntry, session: Session, message: wire.FromAgent) -> None:
         if isinstance(message, wire.Refused) and message.code == "fenced":

@@ -4,6 +4,7 @@ A browser comes through ``cosched page``, whose connection says who it is; a por
 everybody on that machine, so what it shows wants the cookie too that a one-time link has set (:mod:`~.visits`).
 """
 
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -13,6 +14,7 @@ from cosched.wire.api import PAGE_COOKIE, PageLink
 from space_scheduler.service.access.callers import Caller, Callers
 from space_scheduler.service.access.problems import Refusal, answer
 from space_scheduler.service.api.api import Api
+from space_scheduler.service.api.heavy import Handler
 from space_scheduler.service.api.rates import Rates
 from space_scheduler.service.page.assets import assets
 from space_scheduler.service.page.rows import JobRow
@@ -71,8 +73,8 @@ class Page:
             web.get("/page/static/{name}", self.asset),
             web.get("/page/s/{visit}/", self.index),
             web.get("/page/s/{visit}/events", self.events, allow_head=False),
-            web.get("/page/s/{visit}/jobs/{id}", self.story),
-            web.get("/page/s/{visit}/set-aside", self.aside),
+            web.get("/page/s/{visit}/jobs/{id}", partial(self.told, self._api.job)),
+            web.get("/page/s/{visit}/set-aside", partial(self.told, self._api.set_aside)),
         ]
 
     async def page_link(self, _: web.Request, caller: Caller) -> web.Response:
@@ -110,17 +112,10 @@ class Page:
         body = self._assets["index.html"].body
         return web.Response(body=body, content_type="text/html", charset="utf-8", headers=HEADERS)
 
-    async def story(self, request: web.Request) -> web.Response:
-        """A job, as the API tells it."""
+    async def told(self, handler: Handler, request: web.Request) -> web.StreamResponse:
+        """A job, or what is set aside, as the API tells it."""
         self._asked_by_page(request)
-        found = await self._api.job(request, self._callers.of(request))
-        found.headers.update(HEADERS)
-        return found
-
-    async def aside(self, request: web.Request) -> web.Response:
-        """What is set aside, as the API tells it."""
-        self._asked_by_page(request)
-        found = await self._api.set_aside(request, self._callers.of(request))
+        found = await handler(request, self._callers.of(request))
         found.headers.update(HEADERS)
         return found
 

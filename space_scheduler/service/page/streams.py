@@ -107,7 +107,7 @@ class Streams:
             while self._open or time.monotonic() - idle_since_s < _IDLE_S:
                 if self._open:
                     idle_since_s = time.monotonic()
-                    await self._try_to_look()
+                    self.seeing = await self._tried("the page could not be made", self._look)
                 await asyncio.sleep(LOOK_S)
                 await self._wait_for_change()
             self._somebody.clear()
@@ -124,10 +124,6 @@ class Streams:
             async with asyncio.timeout(LOOK_S):
                 await self._changed.wait()
         self._changed.clear()
-
-    async def _try_to_look(self) -> None:
-        """One look. Where the journal cannot be read, it shows all but the jobs that have ended since."""
-        self.seeing = await self._tried("the page could not be made", self._look)
 
     async def _tried(self, what: str, part: Callable[[], Awaitable[None]]) -> bool:
         """Whether a part of a look succeeds. One that fails is tried again; it is logged once until it succeeds."""

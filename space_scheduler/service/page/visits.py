@@ -8,8 +8,9 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable
-from hashlib import sha256
 from typing import Final, Generic, NamedTuple, TypeVar
+
+from space_scheduler.service.access.tokens import digest_of
 
 LINK_S: Final = 120.0
 VISIT_S: Final = 12 * 3600.0
@@ -76,7 +77,7 @@ class Visits:
     def link(self, user: str) -> str:
         """The secret of a new link for that user, good for :data:`LINK_S` seconds."""
         secret, now_s = secrets.token_urlsafe(_SECRET_BYTES), self._now_s()
-        self._links.put(_digest(secret), Link(user, now_s + LINK_S), now_s)
+        self._links.put(digest_of(secret), Link(user, now_s + LINK_S), now_s)
         return secret
 
     def enter(self, secret: str, user: str) -> tuple[Visit, str]:
@@ -85,11 +86,11 @@ class Visits:
         A link that somebody else tries has become known: it is worth nothing after that.
         """
         now_s = self._now_s()
-        link = self._links.take(_digest(secret), now_s)
+        link = self._links.take(digest_of(secret), now_s)
         if link is None or link.user != user:
             raise NoVisit("this link was used already, is too old, or is not yours: 'cosched page' makes another")
         cookie = secrets.token_urlsafe(_SECRET_BYTES)
-        visit = Visit(secrets.token_hex(_ID_BYTES), user, now_s + VISIT_S, _digest(cookie))
+        visit = Visit(secrets.token_hex(_ID_BYTES), user, now_s + VISIT_S, digest_of(cookie))
         self._visits.put(visit.id, visit, now_s)
         return visit, cookie
 
@@ -97,10 +98,6 @@ class Visits:
         """The visit of that id, for whoever has its cookie and is its user. Raises :class:`NoVisit`."""
         found = self._visits.get(number, self._now_s())
         expected = found.digest if found else "0" * 64
-        if not hmac.compare_digest(_digest(cookie), expected) or found is None or found.user != user:
+        if not hmac.compare_digest(digest_of(cookie), expected) or found is None or found.user != user:
             raise NoVisit("this visit has ended, or is not yours: 'cosched page' opens another")
         return found
-
-
-def _digest(secret: str) -> str:
-    return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

@@ -31,10 +31,10 @@ from cosched.wire.api import Submission
 from cosched.wire.sequence import Numbering, new_session
 from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.service.journal.records import JobRecord
-from space_scheduler.service.launch.inputs import Started
 from space_scheduler.service.launch.nodes import NodeEntry
 from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.service_core import ServiceCore
+from space_scheduler.service.launch.values import Started
 from space_scheduler.service.link.link import Link
 from space_scheduler.service.link.session import Session
 from space_scheduler.service.log import Log

@@ -23,7 +23,7 @@ BECAME = {
     "space_scheduler/policy/future.py": "space_scheduler/policy/future/shared.py",
     "space_scheduler/policy/room.py": "space_scheduler/policy/room/__init__.py",
     "space_scheduler/policy/select/timetable.py": "space_scheduler/policy/future/named.py",
-    "space_scheduler/service/launches.py": "space_scheduler/service/launch/launches.py",
+    "space_scheduler/service/launches.py": "space_scheduler/service/launch/service_core.py",
     "space_scheduler/service/orientations.py": "space_scheduler/service/launch/owners.py",
 }
 

@@ -50,10 +50,10 @@ from space_scheduler.service.core.journalled import Settings
 from space_scheduler.service.discard import Discarder
 from space_scheduler.service.journal.clock import boottime_s
 from space_scheduler.service.journal.records import Committed, JobRecord
-from space_scheduler.service.launch.inputs import InJournal, Started
 from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.service_core import ServiceCore
 from space_scheduler.service.launch.sharing import eligibility_of, policy_of, rules_of
+from space_scheduler.service.launch.values import InJournal, Started
 from space_scheduler.service.link.link import Link
 from space_scheduler.service.log import Log
 from space_scheduler.service.metrics.exposition import Metrics

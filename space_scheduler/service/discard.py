@@ -6,7 +6,7 @@ from typing import Final
 from cosched.config.cluster import ClusterConfig
 from cosched.model.time import US_PER_S
 from space_scheduler.service.core.host import CoreHost
-from space_scheduler.service.launch.inputs import Discarded
+from space_scheduler.service.launch.values import Discarded
 from space_scheduler.service.link.link import Link
 from space_scheduler.service.log import Log
 from space_scheduler.service.shell import Shell

@@ -17,10 +17,9 @@ import cosched
 from cosched.config.cluster import ClusterConfig
 from cosched.errors import Failed
 from cosched.wire import messages as wire
-from space_scheduler.service.launch.effects import Effect, Send
-from space_scheduler.service.launch.inputs import AnyInput
 from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.service_core import ServiceCore
+from space_scheduler.service.launch.values import AnyInput, Effect, Send
 
 _FORMAT: Final = "cosched inputs 1"
 _LENGTH_BYTES: Final = 4

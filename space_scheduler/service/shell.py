@@ -13,8 +13,10 @@ from cosched.model.time import US_PER_S
 from space_scheduler.machine.record import IllegalTransition, UnknownJob
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.core.worker import NotAccepting
-from space_scheduler.service.launch.effects import (
+from space_scheduler.service.launch.service_core import ServiceCore
+from space_scheduler.service.launch.values import (
     Annotate,
+    AnyInput,
     AskWanted,
     CancelTimer,
     Cut,
@@ -23,10 +25,10 @@ from space_scheduler.service.launch.effects import (
     Say,
     Send,
     SetTimer,
+    TimedOut,
     Wake,
+    Wanted,
 )
-from space_scheduler.service.launch.inputs import AnyInput, TimedOut, Wanted
-from space_scheduler.service.launch.service_core import ServiceCore
 from space_scheduler.service.link.link import Link
 from space_scheduler.service.link.magic_packet import send_magic_packet
 from space_scheduler.service.log import Log

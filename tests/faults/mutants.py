@@ -27,12 +27,12 @@ from space_scheduler.service.core import worker as fx
 from space_scheduler.service.core.journalled import Opened
 from space_scheduler.service.core.worker import Steps, Work, WorkerCore
 from space_scheduler.service.journal import jobs, journal, reading
-from space_scheduler.service.launch import inputs as given
-from space_scheduler.service.launch.effects import Effect, Post, Send, SetTimer
+from space_scheduler.service.launch import values as given
 from space_scheduler.service.launch.gang import Ended, Gang, Order
 from space_scheduler.service.launch.nodes import NodeEntry
 from space_scheduler.service.launch.orders import OrderKind
 from space_scheduler.service.launch.service_core import ServiceCore
+from space_scheduler.service.launch.values import Effect, Post, Send, SetTimer
 
 # --- the worker -------------------------------------------------------------------------------------------------------
 

@@ -37,8 +37,11 @@ from space_scheduler.service.core.journalled import JournalledCore, Opened, Sett
 from space_scheduler.service.core.worker import WorkerCore
 from space_scheduler.service.journal.clock import Sources
 from space_scheduler.service.journal.records import Committed, Facts
-from space_scheduler.service.launch import inputs as given
-from space_scheduler.service.launch.effects import (
+from space_scheduler.service.launch import values as given
+from space_scheduler.service.launch.orders import Orders
+from space_scheduler.service.launch.service_core import ServiceCore
+from space_scheduler.service.launch.sharing import eligibility_of, policy_of, rules_of
+from space_scheduler.service.launch.values import (
     Annotate,
     AskWanted,
     CancelTimer,
@@ -50,9 +53,6 @@ from space_scheduler.service.launch.effects import (
     SetTimer,
     Wake,
 )
-from space_scheduler.service.launch.orders import Orders
-from space_scheduler.service.launch.service_core import ServiceCore
-from space_scheduler.service.launch.sharing import eligibility_of, policy_of, rules_of
 from space_scheduler.service.link.joining import checked_hello
 
 

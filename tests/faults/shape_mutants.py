@@ -9,10 +9,10 @@ from node_agent.core import effects as fx
 from node_agent.core.guard_model import GuardModel, ModelGroup
 from node_agent.core.replies import Reply
 from node_agent.policy.processors import Claim
-from space_scheduler.service.launch import inputs as given
-from space_scheduler.service.launch.effects import Effect
+from space_scheduler.service.launch import values as given
 from space_scheduler.service.launch.resizing import Kept, Resizing, Stage
 from space_scheduler.service.launch.service_core import ServiceCore
+from space_scheduler.service.launch.values import Effect
 
 
 class _Reshapes(ServiceCore):

@@ -7,11 +7,11 @@ import msgspec
 from cosched.model.desk import DeskReport, Wakeable
 from cosched.model.node import Node
 from faults.scheduler import Scheduler
-from space_scheduler.service.launch import inputs as given
-from space_scheduler.service.launch.effects import Effect
+from space_scheduler.service.launch import values as given
 from space_scheduler.service.launch.nodes import NodeEntry
 from space_scheduler.service.launch.owners import Sleepers
 from space_scheduler.service.launch.service_core import ServiceCore
+from space_scheduler.service.launch.values import Effect
 
 
 class WakesForNobody(Scheduler):

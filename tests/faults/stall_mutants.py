@@ -10,10 +10,10 @@ from node_agent.core import inputs as happened
 from node_agent.core.attempt import Key
 from node_agent.core.guard_model import GuardModel
 from node_agent.core.replies import Reply
-from space_scheduler.service.launch import inputs as given
-from space_scheduler.service.launch.effects import Effect
+from space_scheduler.service.launch import values as given
 from space_scheduler.service.launch.gang import Gang
 from space_scheduler.service.launch.service_core import ServiceCore
+from space_scheduler.service.launch.values import Effect
 
 
 class _LateStarter(GuardModel):

@@ -15,10 +15,20 @@ from space_scheduler.machine.instructions import Instruction, Kill, Resize
 from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.reasons import CANCELLED, Reason, Why
 from space_scheduler.service.journal.records import JobRecord
-from space_scheduler.service.launch.effects import CancelTimer, Effect, Post, Send, SetTimer
-from space_scheduler.service.launch.inputs import AnyInput, Connected, Heard, InJournal, Started
 from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.service_core import ServiceCore
+from space_scheduler.service.launch.values import (
+    AnyInput,
+    CancelTimer,
+    Connected,
+    Effect,
+    Heard,
+    InJournal,
+    Post,
+    Send,
+    SetTimer,
+    Started,
+)
 
 KEY = (1, 1)
 NODES = ("n1", "n2", "n3")

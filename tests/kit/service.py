@@ -35,7 +35,7 @@ from node_agent.core.attempt import Attempt, Key
 from node_agent.core.guard_model import GuardModel, ModelGroup
 from node_agent.core.played import PlayedAgent, Player
 from space_scheduler.service.app import Service
-from space_scheduler.service.launch.inputs import Ticked
+from space_scheduler.service.launch.values import Ticked
 from space_scheduler.service.log import Log
 
 DEADLINE_S = BOUND_S

@@ -152,7 +152,10 @@ def _arguments(code: types.CodeType) -> tuple[str, ...]:
 
 
 def _is_effect(value: Any) -> bool:
-    return type(value).__module__.rpartition(".")[2].endswith("effects")
+    kind = type(value)
+    if kind.__module__ == "space_scheduler.service.launch.values":  # beside inputs
+        return all(each.__name__ != "Input" for each in kind.__mro__)
+    return kind.__module__.endswith("effects")
 
 
 class Tracer:

@@ -11,7 +11,6 @@ from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Answer
 from space_scheduler.reasons import Reason, Why
-from space_scheduler.service.launch.inputs import TimedOut
 from space_scheduler.service.launch.resizing import (
     NO_RANK,
     Absent,
@@ -23,6 +22,7 @@ from space_scheduler.service.launch.resizing import (
     Stage,
     Step,
 )
+from space_scheduler.service.launch.values import TimedOut
 
 NODES = ("n1", "n2")
 

@@ -9,9 +9,8 @@ from cosched.model.job import JobState
 from cosched.model.node import Node, Presence, Usage
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
-from space_scheduler.service.launch.effects import Effect, Post
-from space_scheduler.service.launch.inputs import Heard, InJournal, Ticked
 from space_scheduler.service.launch.nodes import ASLEEP
+from space_scheduler.service.launch.values import Effect, Heard, InJournal, Post, Ticked
 
 GOES = DeskReport(ContractReason.ASLEEP)
 

@@ -12,8 +12,7 @@ from cosched.model.job import JobState
 from cosched.model.width import Range
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
-from space_scheduler.service.launch.effects import Say
-from space_scheduler.service.launch.inputs import Heard
+from space_scheduler.service.launch.values import Heard, Say
 
 NODES = ("n1", "n2")
 RANKED = Range(1, 4, malleable=True, resident=True)

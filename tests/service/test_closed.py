@@ -17,9 +17,9 @@ from cosched.model.node import Node, Presence, Usage
 from cosched.wire import messages as wire
 from cosched.wire.api import Explanation, NodeList, SetAsideList
 from space_scheduler.machine import events as ev
-from space_scheduler.service.launch.inputs import Heard, InJournal
 from space_scheduler.service.launch.nodes import ASLEEP
 from space_scheduler.service.launch.owners import drained_by_node
+from space_scheduler.service.launch.values import Heard, InJournal
 
 HOURS = "it is outside of the hours in which parallel work may run at this desk (18:00-08:00)"
 FRIDAY_NOON = datetime(2026, 11, 27, 12, 0, 0, tzinfo=UTC).astimezone()

@@ -8,7 +8,7 @@ from cosched.config.cluster import ClusterConfig
 from space_scheduler.machine import events as ev
 from space_scheduler.service.app import Service
 from space_scheduler.service.journal.records import Committed, View
-from space_scheduler.service.launch.inputs import AnyInput
+from space_scheduler.service.launch.values import AnyInput
 from space_scheduler.service.log import Log
 
 

@@ -27,11 +27,11 @@ from space_scheduler.service.api.submissions import checked
 from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.launch.attempt import LaunchAttempt, Site
 from space_scheduler.service.launch.coscheduling import Coscheduling
-from space_scheduler.service.launch.effects import Outbox
 from space_scheduler.service.launch.gang import Gang
 from space_scheduler.service.launch.nodes import NodeBook
 from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.owners import Clocks
+from space_scheduler.service.launch.values import Outbox
 
 BOTH = {"a": 1, "b": 1}
 

@@ -17,10 +17,9 @@ from cosched.errors import BadInput
 from cosched.model.desk import ContractReason, DeskReport
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
-from space_scheduler.service.launch.effects import Cut, Say, Send
-from space_scheduler.service.launch.inputs import Connected, Ticked
 from space_scheduler.service.launch.orders import OrderKind, OrderNumbers, Orders
 from space_scheduler.service.launch.service_core import ServiceCore
+from space_scheduler.service.launch.values import Connected, Cut, Say, Send, Ticked
 from space_scheduler.service.link.joining import checked_hello
 
 

@@ -28,10 +28,10 @@ def test_the_same_order_has_the_same_number_and_an_answer_is_known_by_it() -> No
 def test_an_order_without_an_answer_is_another_once_others_were_given_after_it() -> None:
     """A Forget that was refused, then a Kill: the Forget would be stale. (Found by simulated faults.)"""
     made = OrderNumbers(1)
-    forget = made.latest("n1", (5, 1), OrderKind.FORGET)
-    assert made.latest("n1", (5, 1), OrderKind.FORGET) == forget
-    kill = made.latest("n1", (5, 1), OrderKind.KILL)
-    again = made.latest("n1", (5, 1), OrderKind.FORGET)
+    forget = made.of("n1", (5, 1), OrderKind.FORGET, answered=False)
+    assert made.of("n1", (5, 1), OrderKind.FORGET, answered=False) == forget
+    kill = made.of("n1", (5, 1), OrderKind.KILL, answered=False)
+    again = made.of("n1", (5, 1), OrderKind.FORGET, answered=False)
     assert forget.n < kill.n < again.n
     assert made.kind("n1", forget) is None
 

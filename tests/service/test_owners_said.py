@@ -14,10 +14,9 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Kill
 from space_scheduler.reasons import CANCELLED, Reason, Why
 from space_scheduler.service.api.desks import paused_on
-from space_scheduler.service.launch.effects import Effect, Post
 from space_scheduler.service.launch.gang import BY_OWNER, Gang
-from space_scheduler.service.launch.inputs import Connected, Heard, InJournal, OwnerSaid, Ticked
 from space_scheduler.service.launch.orders import OrderKind
+from space_scheduler.service.launch.values import Connected, Effect, Heard, InJournal, OwnerSaid, Post, Ticked
 
 RUNS = wire.GroupReport(1, 1, "running", 2)
 MESSAGE = "the owner of n2 has ended it there"

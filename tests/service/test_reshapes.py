@@ -11,9 +11,9 @@ from cosched.model.allocation import Allocation, Share
 from cosched.model.job import JobState
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
-from space_scheduler.service.launch.inputs import Heard, TimedOut
 from space_scheduler.service.launch.orders import OrderKind
 from space_scheduler.service.launch.resizing import Ask, Join, Kept, Leave, Resized, Resizing, Stage, Step
+from space_scheduler.service.launch.values import Heard, TimedOut
 
 
 def test_a_share_is_asked_for_everywhere_and_reported_when_all_have_answered() -> None:

@@ -15,11 +15,20 @@ from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.service.journal.records import JobRecord
-from space_scheduler.service.launch.effects import Effect, Post, Send
-from space_scheduler.service.launch.inputs import AnyInput, Connected, Heard, InJournal, Started, Ticked
 from space_scheduler.service.launch.orders import OrderKind, Orders
 from space_scheduler.service.launch.owners import PAUSED, STALLED
 from space_scheduler.service.launch.service_core import ServiceCore
+from space_scheduler.service.launch.values import (
+    AnyInput,
+    Connected,
+    Effect,
+    Heard,
+    InJournal,
+    Post,
+    Send,
+    Started,
+    Ticked,
+)
 
 
 class Rules:

@@ -26,9 +26,17 @@ from space_scheduler.policy.interface import Plan, Policy, Snapshot
 from space_scheduler.reasons import Reason, Why
 from space_scheduler.service.core import journalled
 from space_scheduler.service.journal.records import JobRecord
-from space_scheduler.service.launch.effects import AskWanted, Effect, Wake
-from space_scheduler.service.launch.inputs import Disconnected, Heard, InJournal, Ticked, Wanted
 from space_scheduler.service.launch.nodes import ASLEEP
+from space_scheduler.service.launch.values import (
+    AskWanted,
+    Disconnected,
+    Effect,
+    Heard,
+    InJournal,
+    Ticked,
+    Wake,
+    Wanted,
+)
 from space_scheduler.service.link.magic_packet import magic_packet, send_magic_packet
 from space_scheduler.service.recorder import take_in_again
 

@@ -21,7 +21,7 @@ from cosched.model.width import Range
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
 from space_scheduler.service.launch.gang import Gang, Phase
-from space_scheduler.service.launch.inputs import Connected, Heard, OwnerSaid
+from space_scheduler.service.launch.values import Connected, Heard, OwnerSaid
 
 Key = tuple[int, int]
 KEY: Key = (1, 2)

@@ -27,10 +27,9 @@ from space_scheduler.machine.instructions import Kill, Resize
 from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.reasons import CANCELLED, Reason, Why
 from space_scheduler.service.journal.records import JobRecord
-from space_scheduler.service.launch.effects import Effect, Post, Send
-from space_scheduler.service.launch.inputs import Connected, Heard, InJournal, Started
 from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.service_core import ServiceCore
+from space_scheduler.service.launch.values import Connected, Effect, Heard, InJournal, Post, Send, Started
 from space_scheduler.service.link.joining import checked_hello
 
 KEPT = kept(1)

@@ -27,7 +27,7 @@ from space_scheduler.service.api import queries
 from space_scheduler.service.api.bodies import Bodies
 from space_scheduler.service.api.rates import Rates
 from space_scheduler.service.core.host import CoreHost
-from space_scheduler.service.launch.sharing import reshapes, reshaping, rules_of, shared, shares_nodes
+from space_scheduler.service.launch.sharing import policy_of, resizes, rules_of, shares_nodes
 from space_scheduler.service.link.link import Link
 from space_scheduler.service.log import Log
 
@@ -98,10 +98,10 @@ class Administration:
                 "policy", f"found {asked.policy!r}", "an installed policy; modules are for cluster.yaml to name"
             )
         policy = resolve(asked.policy, asked.order, where="policy", directory=config.policy_directory)
-        what = ""
-        if (shares := shares_nodes(policy)) != shared(config):
+        what, own = "", policy_of(config)
+        if (shares := shares_nodes(policy)) != shares_nodes(own):
             what = "has jobs share nodes" if shares else "has each node for one job alone"
-        elif (changes := reshapes(policy)) != reshaping(config):
+        elif (changes := resizes(policy)) != resizes(own):
             what = "changes the shapes of jobs" if changes else "leaves jobs the shapes that they ask for"
         if what:
             message = (

@@ -41,7 +41,7 @@ from space_scheduler.service.journal.records import EXPLAINED, JobRecord, View
 from space_scheduler.service.launch.audit import Comparison
 from space_scheduler.service.launch.coscheduling import Coscheduling
 from space_scheduler.service.launch.nodes import NodeBook
-from space_scheduler.service.launch.sharing import reshaping
+from space_scheduler.service.launch.sharing import policy_of, resizes
 from space_scheduler.service.link.link import Link
 from space_scheduler.service.metrics.exposition import CONTENT_TYPE, Metrics
 
@@ -79,7 +79,7 @@ class Api:
         self._callers = callers
         self.comparison = comparison
         self._bodies = bodies
-        self._reshaping = reshaping(config)
+        self._resizes = resizes(policy_of(config))
         self._counted: tuple[View, dict[str, int]] = View(), {}
         self._most = Most(config.max_queued, config.max_queued_per_user)
         self._rates = Rates(config.max_submissions_per_minute)
@@ -168,7 +168,7 @@ class Api:
         record = await self.waiting.find(queries.job_id(request))
         explained = await self.host.explain(record.id, owners=caller.operator)
         own = caller.may_change(record.user)
-        found = documents.explanation(record, explained, self.host.clock.when, own=own, reshaping=self._reshaping)
+        found = documents.explanation(record, explained, self.host.clock.when, own=own, reshaping=self._resizes)
         return answer(
             msgspec.structs.replace(
                 found,
@@ -350,7 +350,7 @@ class Api:
                 later |= "blocking_job" in numbers or "waiting_job" in numbers
                 present = found.reason if later and found.state is record.state else None  # it has gone on meanwhile
         found_doc = documents.job_doc(
-            record, clock.when, clock.now_us(), own=own, present=present, reshaping=self._reshaping, aside=aside
+            record, clock.when, clock.now_us(), own=own, present=present, reshaping=self._resizes, aside=aside
         )
         paused = paused_for(caller, paused_on(record, self.book, self.config))
         limited = limited_on(record, self._held(), self.book)

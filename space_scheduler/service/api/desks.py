@@ -8,7 +8,7 @@ from cosched.model.job import JobState
 from cosched.wire.api import LimitedDoc, PausedDoc
 from space_scheduler.service.journal.records import JobRecord, View
 from space_scheduler.service.launch.nodes import NodeBook
-from space_scheduler.service.launch.sharing import shared
+from space_scheduler.service.launch.sharing import policy_of, shares_nodes
 
 _HOLDS = (JobState.STARTING, JobState.RUNNING, JobState.ENDING)
 
@@ -21,7 +21,7 @@ def paused_on(record: JobRecord, book: NodeBook, config: ClusterConfig) -> list[
     """
     if record.allocation is None or record.state not in _HOLDS:
         return []
-    found, by_work = [], shared(config)
+    found, by_work = [], shares_nodes(policy_of(config))
     for at, share in enumerate(record.allocation.nodes):
         entry = book.get(share.node)
         if entry is not None and entry.beat is not None and entry.beat.paused:

@@ -39,7 +39,6 @@ from space_scheduler.machine.turns import NEEDS_TURNS
 from space_scheduler.policy.reshape.free import smallest
 from space_scheduler.progress import ALONE_PPM
 from space_scheduler.service.journal.records import Facts, JobRecord
-from space_scheduler.service.launch.effects import Annotate, CancelTimer, Outbox, Send, SetTimer
 from space_scheduler.service.launch.gang import (
     BY_OWNER,
     SLOW_USERS,
@@ -52,7 +51,6 @@ from space_scheduler.service.launch.gang import (
     Order,
     Phase,
 )
-from space_scheduler.service.launch.inputs import Started
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
 from space_scheduler.service.launch.orders import COUNT_BITS, OrderKind, Orders
 from space_scheduler.service.launch.owners import NODES_OWN, Suspects
@@ -69,7 +67,8 @@ from space_scheduler.service.launch.resizing import (
     Stage,
     Step,
 )
-from space_scheduler.service.launch.sharing import reshaping, shared, stretch
+from space_scheduler.service.launch.sharing import policy_of, resizes, shares_nodes, stretch
+from space_scheduler.service.launch.values import Annotate, CancelTimer, Outbox, Send, SetTimer, Started
 from space_scheduler.service.launch.work_done import WorkDone
 
 #: Codes of a refused resize after which the node may have the new share.
@@ -96,9 +95,10 @@ class Site:
         self.between: Final = config.components.between(config.name)
         self.stretch: Final = stretch(config)
         #: Whether the policy resizes jobs.
-        self.resizes: Final = reshaping(config)
+        self.resizes: Final = resizes(policy_of(config))
         #: Whether limits count work; else nodes end a job by the clock.
-        self.counts_work: Final = shared(config) or self.resizes
+        self.shares: Final = shares_nodes(policy_of(config))
+        self.counts_work: Final = self.shares or self.resizes
 
     def order(self, name: str, key: tuple[int, int], kind: OrderKind) -> None:
         """Send an order that says nothing of the job but its number and attempt."""

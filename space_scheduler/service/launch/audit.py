@@ -34,10 +34,10 @@ from cosched.model.time import US_PER_S
 from cosched.wire.api import RestartDoc
 from cosched.wire.messages import GroupReport, JobHeld, JobsHeld
 from space_scheduler.service.launch.attempt import LaunchAttempt, Site, attempt_on
-from space_scheduler.service.launch.effects import Level, Outbox
 from space_scheduler.service.launch.gang import Gang, NodePhase, Order, Phase
 from space_scheduler.service.launch.nodes import NodeEntry
 from space_scheduler.service.launch.orders import OrderKind
+from space_scheduler.service.launch.values import Level, Outbox
 
 #: For so many heartbeats an order may be under way.
 _UNDER_WAY_BEATS: Final = 2

@@ -51,7 +51,6 @@ class Coscheduling:
         self._book = book
         self._attempts = attempts
         self._turns: dict[int, Turn] = {}
-        self._now_s = book.now_s
         self._plan = Shares({}, frozenset(), {})
         self._until_s = 0.0
 
@@ -61,16 +60,14 @@ class Coscheduling:
 
     def answer(self, entry: NodeEntry, beat: wire.Heartbeat) -> wire.Turns:
         """For the node that has just said this."""
-        plan = self.plan()
-        turns = []
-        for job_id in plan.there.get(entry.name, ()):
-            launch = self._attempts.get(job_id)
-            if launch is not None and (tasks := launch.tasks.get(entry.name, 0)):
-                row, count = self._turn(launch.job_id)
-                share = plan.rates[launch.job_id] * tasks
-                turns.append(wire.Turn(*launch.key, self.mode(launch).value, share, row, count))
-        contended = entry.name in plan.contended
-        return wire.Turns(beat.asked_us, int(self._now_s() * US_PER_S), self._slot_us, contended, tuple(turns))
+        plan, now_us = self.plan(), int(self._book.now_s() * US_PER_S)
+        here = [each for job_id in plan.there.get(entry.name, ()) if (each := self._attempts.get(job_id)) is not None]
+        turns = tuple(
+            wire.Turn(*each.key, self.mode(each).value, plan.rates[each.job_id] * tasks, *self._turn(each.job_id))
+            for each in here
+            if (tasks := each.tasks.get(entry.name, 0))
+        )
+        return wire.Turns(beat.asked_us, now_us, self._slot_us, entry.name in plan.contended, turns)
 
     def mode(self, launch: LaunchAttempt) -> Mode:
         """The job's, or the cluster's."""
@@ -78,9 +75,9 @@ class Coscheduling:
 
     def plan(self) -> Shares:
         """By what the nodes said last; made anew when the last one is half a heartbeat old."""
-        if self._now_s() >= self._until_s:
-            self._plan = self._planned()
-            self._until_s = self._now_s() + self._keep_s
+        now_s = self._book.now_s()
+        if now_s >= self._until_s:
+            self._plan, self._until_s = self._planned(), now_s + self._keep_s
         return self._plan
 
     def document(self, job_id: int) -> CoschedulingDoc | None:

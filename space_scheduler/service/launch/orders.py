@@ -57,22 +57,17 @@ class OrderNumbers:
         self._over: dict[Place, None] = {}  # the oldest first
         self._least = 0  # no attempt that is not remembered was given more orders
 
-    def of(self, node: str, key: tuple[int, int], kind: OrderKind) -> OrderId:
-        """That of an order that was given before, or of a new one where none of the kind was."""
+    def of(self, node: str, key: tuple[int, int], kind: OrderKind, *, answered: bool = True) -> OrderId:
+        """That of an order that was given before, or of a new one where none of the kind was.
+
+        An order that is not ``answered`` is a new one where another was given since then: what the node has obeyed
+        meanwhile makes the older number stale, and nothing would tell.
+        """
         given = self._given.get((node, key))
         if given is None or kind not in given.last:
             return self.new(node, key, kind)
-        return OrderId(*key, given.last[kind])
-
-    def latest(self, node: str, key: tuple[int, int], kind: OrderKind) -> OrderId:
-        """As :meth:`of`, for an order without an answer of its own: a new one where another was given since then.
-
-        What the node has obeyed meanwhile makes the older number stale, and nothing would tell.
-        """
-        given = self._given.get((node, key))
-        if given is None or given.last.get(kind) != self._first + given.count:
-            return self.new(node, key, kind)
-        return OrderId(*key, given.last[kind])
+        number = given.last[kind]
+        return OrderId(*key, number) if answered or number == self._first + given.count else self.new(node, key, kind)
 
     def new(self, node: str, key: tuple[int, int], kind: OrderKind) -> OrderId:
         """That of an order that was not given before: the next."""
@@ -118,7 +113,7 @@ class Orders(OrderNumbers):
 
         After a Forget or a Discard the attempt is over there.
         """
-        order = self.latest(name, key, kind)
+        order = self.of(name, key, kind, answered=False)
         if kind is OrderKind.KILL:
             return wire.Kill(self.fence, order, self.grace_us)
         self.over(name, key)

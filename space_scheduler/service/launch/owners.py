@@ -29,8 +29,8 @@ from cosched.model.stall import Stall
 from cosched.model.time import US_PER_S, humanised, us
 from cosched.wire.messages import EXPIRED, NO_GUARD, NO_ROOM
 from space_scheduler.machine import events as ev
-from space_scheduler.service.launch.effects import AskWanted, Effect, Say, Wake
 from space_scheduler.service.launch.nodes import ASLEEP, CLOSED, NodeBook, NodeEntry
+from space_scheduler.service.launch.values import AskWanted, Effect, Say, Wake
 
 PAUSED: Final = "paused: "
 #: What the reason of a node begins with that is drained because a file system there does not answer.

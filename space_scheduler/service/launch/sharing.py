@@ -28,23 +28,13 @@ def eligibility_of(config: ClusterConfig, where: str = "eligibility") -> tuple[R
     return rules(config.eligibility, where=where, directory=config.policy_directory)
 
 
-def reshaping(config: ClusterConfig) -> bool:
-    """Whether the policy gives jobs other shapes: then each has CPUs of its own, and its limit counts its work."""
-    return reshapes(policy_of(config))
-
-
-def reshapes(policy: Policy) -> bool:
-    """The same of a policy."""
+def resizes(policy: Policy) -> bool:
+    """Whether a policy resizes jobs: then each has CPUs of its own, and its limit counts its work."""
     return traits_of(policy).reshapes
 
 
-def shared(config: ClusterConfig) -> bool:
-    """Whether the policy chooses nodes by who is there: then the core keeps rates and owners."""
-    return shares_nodes(policy_of(config))
-
-
 def shares_nodes(policy: Policy) -> bool:
-    """The same of a policy."""
+    """Whether a policy chooses nodes by who is there: then the core keeps rates and owners."""
     traits = traits_of(policy)
     return bool(traits.place and traits.shares)
 
@@ -60,13 +50,13 @@ def rules_of(config: ClusterConfig, policy: Policy) -> MachineRules:
         mpl=traits_of(policy).mpl,
         coscheduling=config.coscheduling.mode,
         between=config.components.between(config.name),
-        resize_retry_us=config.time_us("launch_timeout") if reshapes(policy) else 0,
+        resize_retry_us=config.time_us("launch_timeout") if resizes(policy) else 0,
     )
 
 
 def sharing_of(config: ClusterConfig) -> Sharing | None:
     """How jobs advance that share nodes, by the cluster's coscheduling mode and the costs that come with cosched."""
-    if not shared(config):
+    if not shares_nodes(policy_of(config)):
         return None
     mode = config.coscheduling.mode
     return Sharing(mode, coefficients.read().permille(mode))
@@ -81,7 +71,7 @@ def stretch(config: ClusterConfig) -> float:
     """
     sharing = sharing_of(config)
     if sharing is None:
-        return float(FOLD * _FOLD_MARGIN) if reshaping(config) else 1.0
+        return float(FOLD * _FOLD_MARGIN) if resizes(policy_of(config)) else 1.0
     most = max((cost for costs in sharing.cost_permille.values() for cost in costs.values()), default=0) / 1000
     crowd = config.contract.mpl * (1 + (config.contract.mpl - 1) * most)
     return crowd / max(0.01, config.contract.cpu_ratio)

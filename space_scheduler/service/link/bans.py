@@ -13,8 +13,8 @@ from typing import Final
 from cosched.wire import messages as wire
 from space_scheduler.service.access.accounts import user_name, user_number
 from space_scheduler.service.access.lookups import Lookups
-from space_scheduler.service.launch.inputs import AnyInput, OwnerSaid
 from space_scheduler.service.launch.nodes import NodeBook
+from space_scheduler.service.launch.values import AnyInput, OwnerSaid
 from space_scheduler.service.link.session import Session
 
 #: How long a session's next message waits for names.

@@ -23,7 +23,8 @@ from cosched.wire.sequence import OutOfTurn
 from space_scheduler.service.access.callers import certificate_of, secured_by
 from space_scheduler.service.access.members import Members
 from space_scheduler.service.access.problems import Refusal
-from space_scheduler.service.launch.inputs import (
+from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
+from space_scheduler.service.launch.values import (
     AnyInput,
     CertificateExpired,
     Connected,
@@ -33,7 +34,6 @@ from space_scheduler.service.launch.inputs import (
     RevocationsChanged,
     Ticked,
 )
-from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
 from space_scheduler.service.link.bans import Bans
 from space_scheduler.service.link.joining import checked_hello
 from space_scheduler.service.link.session import Session

@@ -1,14 +1,23 @@
-"""What happens to a service, as values: ``ServiceCore.handle`` takes each in. They can be kept, and taken in again."""
+"""What goes into the service's rules and what comes out of them, as values that a test or a record can keep.
+
+Inputs: what happens to a service; ``ServiceCore.handle`` takes each in. Effects: what is to be done then; a shell
+carries them out in order.
+"""
+
+from typing import Any, Literal
 
 import msgspec
 
 from cosched.model.allocation import Allocation
+from cosched.model.node import Node
 from cosched.wire import messages as wire
-from space_scheduler.machine.events import AnyEvent
+from space_scheduler.machine.events import AnyEvent, Event
 from space_scheduler.machine.instructions import AnyInstruction
 from space_scheduler.machine.nodes import NodeStatus
 from space_scheduler.machine.turns import SavedTurns
-from space_scheduler.service.journal.records import JobRecord
+from space_scheduler.service.journal.records import Facts, JobRecord
+
+# inputs
 
 
 class Input(msgspec.Struct, frozen=True, tag=True):
@@ -135,3 +144,87 @@ AnyInput = (
     | Wanted
     | Discarded
 )
+
+# effects
+
+#: How loud a line of the log is.
+Level = Literal["info", "warn"]
+
+
+class Post(msgspec.Struct, frozen=True, tag=True):
+    """Have the core take in an event, and journal it with these facts of the job that it names."""
+
+    event: Event
+    note: str = ""
+    facts: Facts | None = None
+
+
+class Annotate(msgspec.Struct, frozen=True, tag=True):
+    """Journal facts of a job."""
+
+    job_id: int
+    facts: Facts
+
+
+class Send(msgspec.Struct, frozen=True, tag=True):
+    """Send to a node, if it is connected; if not, it will be asked for when it says what it has."""
+
+    node: str
+    message: wire.ToAgent
+
+
+class Cut(msgspec.Struct, frozen=True, tag=True):
+    """End a node's connection, in so long: what was sent to it before may still be read."""
+
+    node: str
+    after_s: float = 0.0
+
+
+class SetTimer(msgspec.Struct, frozen=True, tag=True):
+    """Say that an attempt's time-out has come, in so long; ``key`` is the job's number and the attempt's."""
+
+    key: tuple[int, int]
+    after_us: int
+
+
+class CancelTimer(msgspec.Struct, frozen=True, tag=True):
+    """Do not say so any more."""
+
+    key: tuple[int, int]
+
+
+class AskWanted(msgspec.Struct, frozen=True, tag=True):
+    """Say which of these sleeping nodes a job that waits would start on, were they there (``inputs.Wanted``)."""
+
+    nodes: tuple[Node, ...]
+
+
+class Wake(msgspec.Struct, frozen=True, tag=True):
+    """Send a sleeping node's card a magic packet, by way of its network's broadcast address."""
+
+    node: str
+    mac: str
+    broadcast: str
+
+
+class Say(msgspec.Struct, frozen=True, tag=True):
+    """A line for the log."""
+
+    level: Level
+    what: str
+    fields: dict[str, Any] = {}
+
+
+Effect = Post | Annotate | Send | Cut | SetTimer | CancelTimer | AskWanted | Wake | Say
+
+
+class Outbox(list[Effect]):
+    """Effects in the order in which they came about, until ``handle`` returns them."""
+
+    def post(self, event: Event, note: str = "", facts: Facts | None = None) -> None:
+        """Have the core take in an event."""
+        self.append(Post(event, note, facts))
+
+    def say(self, level: Level, what: str, **fields: object) -> None:
+        """Write a line of the log."""
+        self.append(Say(level, what, fields))

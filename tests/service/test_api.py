@@ -133,7 +133,7 @@ class TestWaiting:
             await joined(service, "n1")
             job_id = await service.submit(hold=True)
             waiting = asyncio.create_task(service.get(f"/v1/jobs/{job_id}/wait?timeout_s=300"))
-            await service.until(lambda: bool(service.service.jobs._waiting), "waiting")
+            await service.until(lambda: bool(service.service.jobs._steps), "waiting")
             await service.service.stop()
             assert (await waiting)["state"] == "waiting"
 

@@ -15,7 +15,7 @@ from kit.service import ME, Cluster, Running, running
 from kit.waiting import BOUND_S
 
 from cosched.linux.users import NO_ACCOUNT
-from space_scheduler.service.access import callers, lookups, operators
+from space_scheduler.service.access import callers, newest, operators
 from space_scheduler.service.access.lookups import LASTS_S, Lookups
 from space_scheduler.service.page import streams
 
@@ -140,7 +140,7 @@ async def test_who_was_known_by_name_is_known_while_the_name_service_is_away(
 
 
 async def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookups, "_MOST", 3)
+    monkeypatch.setattr(newest, "MOST", 3)
     known: Lookups[int, int] = Lookups(abs)
     for key in range(5):
         await known.learn(key)

@@ -27,6 +27,7 @@ from cosched.errors import BadInput
 from cosched.identity.tls import Peer, expiry_of, peer_of, serial_of
 from cosched.linux.peers import peer_credentials
 from cosched.listening import Listener
+from space_scheduler.service.access import newest
 from space_scheduler.service.access.listen import Limits
 from space_scheduler.service.log import Log
 
@@ -43,8 +44,6 @@ PROOF_S: Final = 10.0
 _LOOK_S: Final = 0.5
 #: Connections of one node at a time: an old one that is not known to be dead yet, and new ones.
 _OF_ONE_NODE: Final = 4
-#: Addresses of agents that are remembered.
-_PROVED: Final = 10_000
 _WORDS: Final = b'{"message":"too many connections of yours, or of all users; again in 1 s"}'
 _FULL: Final = (
     b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
@@ -219,10 +218,7 @@ class Acceptor:
         stranger.serial = serial_of(secured)
         self._was_shown(peer, stranger.serial, expiry_of(secured) or 0.0)
         if peer.kind != "user":
-            self._proved.pop(stranger.address, None)
-            self._proved[stranger.address] = None
-            if len(self._proved) > _PROVED:
-                del self._proved[next(iter(self._proved))]
+            newest.put(self._proved, stranger.address, None)
         if not self._settle(stranger, self._users if peer.kind == "user" else self._nodes, peer.name):
             self._refuse(peer.name, "too many connections")
             transport.write(_FULL)

@@ -1,6 +1,5 @@
 """Which certificates this service knows: its own, and those that were shown to it. Until when each is valid."""
 
-from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -8,9 +7,8 @@ from typing import Final, NamedTuple
 from cosched.identity.authority import serial, validity
 from cosched.identity.names import CA_PEM, WARN_DAYS, Kind, certificate
 from cosched.identity.tls import Peer
+from space_scheduler.service.access import newest
 
-#: Of those that were shown, the ones shown last: more would only be kept for whoever makes very many.
-_MOST: Final = 10_000
 _DAY_S: Final = 86_400.0
 
 
@@ -36,7 +34,7 @@ class Certificates:
         self._own_until_s: dict[str, float] = {}
         #: The serial number of the certificate that the service itself shows; empty: none.
         self.own_serial = ""
-        self._shown: OrderedDict[str, Shown] = OrderedDict()
+        self._shown: dict[str, Shown] = {}  # the ones shown last
         self.renewed()
 
     def renewed(self) -> None:
@@ -49,10 +47,7 @@ class Certificates:
 
     def was_shown(self, peer: Peer, serial: str, until_s: float) -> None:
         """Somebody has proved who it is with that certificate."""
-        self._shown.pop(serial, None)
-        self._shown[serial] = Shown(peer, serial, until_s)
-        while len(self._shown) > _MOST:
-            self._shown.popitem(last=False)
+        newest.put(self._shown, serial, Shown(peer, serial, until_s))
 
     def of(self, kind: Kind, name: str) -> list[Shown]:
         """Those of one identity that were shown; the last one at the end."""

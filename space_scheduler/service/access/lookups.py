@@ -13,14 +13,14 @@ from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Generic, TypeVar
 
+from space_scheduler.service.access import newest
+
 #: Within which a change is seen.
 LASTS_S: Final = 30.0
-_MOST: Final = 10_000
 _THREADS: Final = 4
 
 Key = TypeVar("Key", bound=Hashable)
 Found = TypeVar("Found")
-Value = TypeVar("Value")
 
 
 class Lookups(Generic[Key, Found]):
@@ -56,7 +56,7 @@ class Lookups(Generic[Key, Found]):
         if asking is None:
             asking = asyncio.get_running_loop().run_in_executor(self._threads, self._ask, key)
             self._asking[key] = asking
-            _put(self._asked_s, key, self._now_s())
+            newest.put(self._asked_s, key, self._now_s())
             asking.add_done_callback(lambda answered: self._answered(key, answered))
         try:
             return await asyncio.shield(asking)  # others wait for it, too
@@ -88,18 +88,10 @@ class Lookups(Generic[Key, Found]):
         if answered.cancelled():
             return
         if (why := answered.exception()) is not None:
-            _put(self._failed, key, (self._now_s(), why))
+            newest.put(self._failed, key, (self._now_s(), why))
             return
-        _put(self._known, key, (self._now_s(), answered.result()))
+        newest.put(self._known, key, (self._now_s(), answered.result()))
 
     def close(self) -> None:
         """Ask nothing more."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-def _put(kept: dict[Key, Value], key: Key, value: Value) -> None:
-    """As the newest; the oldest goes where there are too many."""
-    kept.pop(key, None)
-    kept[key] = value
-    if len(kept) > _MOST:
-        del kept[next(iter(kept))]

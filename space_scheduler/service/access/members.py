@@ -88,31 +88,29 @@ class Members:
 
     def admit(self, name: str) -> None:
         """Let a node join. Raises :class:`Failed`."""
-        now = self._kept
-        admitted = now.admitted if name in (*self._listed, *now.admitted) else (*now.admitted, name)
-        removed = tuple(each for each in now.removed if each != name)
-        self._write(_Kept(admitted, removed, now.revoked))
+        known = self._kept.admitted
+        admitted = known if name in (*self._listed, *known) else (*known, name)
+        self._change(admitted=admitted, removed=tuple(each for each in self._kept.removed if each != name))
 
     def remove(self, name: str, serials: list[str]) -> None:
         """Let it join no more, and revoke those certificates. Raises :class:`Failed`."""
-        now = self._kept
-        admitted = tuple(each for each in now.admitted if each != name)
-        removed = tuple(dict.fromkeys([*now.removed, name]))
-        self._write(_Kept(admitted, removed, now.revoked | dict.fromkeys(serials, name)))
+        self._change(
+            admitted=tuple(each for each in self._kept.admitted if each != name),
+            removed=tuple(dict.fromkeys([*self._kept.removed, name])),
+            revoked=self._kept.revoked | dict.fromkeys(serials, name),
+        )
 
     def revoke(self, kind: Kind, name: str, serials: list[str]) -> None:
         """Let those certificates count no more. Raises :class:`Failed`."""
-        now = self._kept
-        fresh = {serial: f"{kind} {name}" for serial in serials if serial not in now.revoked}
-        self._write(_Kept(now.admitted, now.removed, now.revoked | fresh))
+        fresh = {serial: f"{kind} {name}" for serial in serials if serial not in self._kept.revoked}
+        self._change(revoked=self._kept.revoked | fresh)
 
     def forget(self, user: str) -> int:
         """Keep a user's revoked certificates revoked, without the name; how many there are. Raises :class:`Failed`."""
-        now = self._kept
         theirs = {
             serial: f"user {FORGOTTEN}" for serial, whose in self.revocations().items() if whose == ("user", user)
         }
-        self._write(_Kept(now.admitted, now.removed, now.revoked | theirs))
+        self._change(revoked=self._kept.revoked | theirs)
         return len(theirs)
 
     def shown(self, name: str, serial: str, since_s: float) -> bool:
@@ -136,7 +134,8 @@ class Members:
         self._newest = newest
         return replaced is not None
 
-    def _write(self, members: _Kept) -> None:
+    def _change(self, **changed: object) -> None:
+        members = msgspec.structs.replace(self._kept, **changed)
         if members != self._kept:
             kept.write(self._path, members)
             self._kept = members

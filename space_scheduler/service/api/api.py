@@ -127,12 +127,10 @@ class Api:
 
     def _infeasible(self, error: Infeasible) -> Refusal:
         """Why it could never start; where one node is the limit and the cluster knows a remedy, that too."""
-        reason = error.reason
-        message = f"it could never start here: {documents.worded(reason, self.host.clock.when)}"
-        remedy = self.config.note if reason.why is Why.SPANS_NODES else ""
-        if remedy:
-            message += f"; {remedy}"
-        return Refusal(422, message, found=reason.why.name.lower())
+        note = self.config.note
+        remedy = f"; {note}" if note and error.reason.why is Why.SPANS_NODES else ""
+        message = f"it could never start here: {documents.worded(error.reason, self.host.clock.when)}{remedy}"
+        return Refusal(422, message, found=error.reason.why.name.lower())
 
     async def jobs(self, request: web.Request, caller: Caller) -> web.Response:
         """Those alive."""
@@ -271,7 +269,6 @@ class Api:
     async def cluster(self, request: web.Request, caller: Caller) -> web.Response:
         """The service and its cluster."""
         view = self.host.view()
-        alive = view.alive
         return answer(
             docs.ClusterDoc(
                 name=self.config.name,
@@ -288,7 +285,7 @@ class Api:
                 free_procs=max(0, view.free_procs),
                 queued=sum(view.waiting.values()),
                 set_aside=len(view.aside),
-                running=sum(alive.get(each, 0) for each in (JobState.STARTING, JobState.RUNNING, JobState.ENDING)),
+                running=sum(view.alive.get(each, 0) for each in (JobState.STARTING, JobState.RUNNING, JobState.ENDING)),
                 restart=self.comparison.document(),
             )
         )

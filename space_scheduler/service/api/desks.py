@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from cosched.config.cluster import ClusterConfig
+from cosched.model.allocation import Share
 from cosched.model.job import JobState
 from cosched.wire.api import LimitedDoc, PausedDoc
 from space_scheduler.service.journal.records import JobRecord, View
@@ -19,14 +20,12 @@ def paused_on(record: JobRecord, book: NodeBook, config: ClusterConfig) -> list[
     A job's first node keeps its time limit, which stands still in a pause; where nodes are shared the limit counts
     work, of which nothing is done then.
     """
-    if record.allocation is None or record.state not in _HOLDS:
-        return []
-    found, by_work = [], shares_nodes(policy_of(config))
-    for at, share in enumerate(record.allocation.nodes):
+    found = []
+    for at, share in enumerate(_shares(record)):
         entry = book.get(share.node)
         if entry is not None and entry.beat is not None and entry.beat.paused:
             since = entry.paused_at.isoformat(timespec="seconds") if entry.paused_at else None
-            found.append(PausedDoc(share.node, since, entry.beat.paused, at == 0 or by_work))
+            found.append(PausedDoc(share.node, since, entry.beat.paused, at == 0 or shares_nodes(policy_of(config))))
     return found
 
 
@@ -34,9 +33,13 @@ def held_procs(view: View) -> dict[str, int]:
     """How many processors jobs hold on each node."""
     held: Counter[str] = Counter()
     for each in view.jobs.values():
-        if each.allocation is not None and each.state in _HOLDS:
-            held.update({share.node: share.procs for share in each.allocation.nodes})
+        held.update({share.node: share.procs for share in _shares(each)})
     return held
+
+
+def _shares(record: JobRecord) -> tuple[Share, ...]:
+    """What a job holds of each of its nodes."""
+    return record.allocation.nodes if record.allocation is not None and record.state in _HOLDS else ()
 
 
 def limited_on(record: JobRecord, held: Mapping[str, int], book: NodeBook) -> list[LimitedDoc]:
@@ -44,10 +47,8 @@ def limited_on(record: JobRecord, held: Mapping[str, int], book: NodeBook) -> li
 
     The ceiling is the contract's: by how much less it is while somebody waits there is not told, nor by whom.
     """
-    if record.allocation is None or record.state not in _HOLDS:
-        return []
     found = []
-    for share in record.allocation.nodes:
+    for share in _shares(record):
         entry = book.get(share.node)
         cpus = entry.public_limit_cpus if entry is not None else None
         if entry is not None and cpus is not None and cpus < held.get(share.node, 0):

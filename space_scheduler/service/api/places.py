@@ -4,18 +4,13 @@ Whoever asks beyond his own places waits for himself alone; whoever is within th
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from space_scheduler.service.access.problems import Refusal
 
 _AGAIN_S = 1.0
-
-
-class _User:
-    def __init__(self, places: int) -> None:
-        self.places = asyncio.Semaphore(places)
-        self.here = 0
 
 
 class Places:
@@ -26,20 +21,20 @@ class Places:
         self._of_one_user = of_one_user
         self._most = of_one_user + waiting
         self._all = asyncio.Semaphore(in_all)
-        self._users: dict[str, _User] = {}
+        self._own: dict[str, asyncio.Semaphore] = {}
+        self._here: Counter[str] = Counter()  # of each user: those with a place, and those that wait
 
     @asynccontextmanager
     async def place_of(self, user: str, what: str) -> AsyncIterator[None]:
         """A place, kept inside. Raises :class:`Refusal` (429) where too many of this user's wait already."""
-        mine = self._users.setdefault(user, _User(self._of_one_user))
-        if mine.here >= self._most:
-            message = f"{mine.here} {what} of {user} are here already; again in {_AGAIN_S:g} s"
+        if self._here[user] >= self._most:
+            message = f"{self._here[user]} {what} of {user} are here already; again in {_AGAIN_S:g} s"
             raise Refusal(429, message, retry_after_s=_AGAIN_S)
-        mine.here += 1
+        self._here[user] += 1
         try:
-            async with mine.places, self._all:
+            async with self._own.setdefault(user, asyncio.Semaphore(self._of_one_user)), self._all:
                 yield
         finally:
-            mine.here -= 1
-            if not mine.here:
-                self._users.pop(user, None)
+            self._here[user] -= 1
+            if not self._here[user]:
+                del self._here[user], self._own[user]

@@ -28,7 +28,9 @@ class Rates:
         tokens = min(float(self._per_minute), tokens + (now_s - at_s) * pace)
         taken = tokens >= 1
         self._left[user] = (tokens - taken, now_s)
-        self._forget(now_s)
+        for other, (_, used_s) in list(islice(self._left.items(), 2)):  # by the order in which they came last
+            if now_s - used_s > _MINUTE_S:  # its bucket is full again
+                del self._left[other]
         return 0.0 if taken else (1 - tokens) / pace
 
     def take(self, user: str, does: str) -> None:
@@ -41,9 +43,3 @@ class Rates:
         if user in self._left:
             tokens, at_s = self._left[user]
             self._left[user] = (tokens + 1, at_s)
-
-    def _forget(self, now_s: float) -> None:
-        """Those whose bucket is full again, by the order in which they came last."""
-        for user, (_, at_s) in list(islice(self._left.items(), 2)):
-            if now_s - at_s > _MINUTE_S:
-                del self._left[user]

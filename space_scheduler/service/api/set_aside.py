@@ -56,22 +56,28 @@ def _public(row: SetAsideDoc) -> SetAsideDoc:
 
 def _service(known: Known) -> Iterator[SetAsideDoc]:
     """The whole service, while its journal cannot be written: since the last event that is in it."""
-    view = known.view
-    if not view.accepting:
-        back = f"the journal can be written ({known.config.state}): it is tried again by itself"
-        since = iso(known.when, view.now_us)
+    if not known.view.accepting:
         yield SetAsideDoc(
-            kind="service", name=known.config.name, what=view.problem, by="journal", since=since, back=back
+            kind="service",
+            name=known.config.name,
+            what=known.view.problem,
+            by="journal",
+            since=iso(known.when, known.view.now_us),
+            back=f"the journal can be written ({known.config.state}): it is tried again by itself",
         )
 
 
 def _policy(known: Known) -> Iterator[SetAsideDoc]:
     """A policy that fails as a whole: since the last pass that did not."""
-    view = known.view
-    if view.accepting and view.problem:
-        back = "it is tried again by itself; 'cosched policy NAME' chooses another"
-        since = iso(known.when, view.decided_us)
-        yield SetAsideDoc(kind="policy", name=known.policy, what=view.problem, by="policy", since=since, back=back)
+    if known.view.accepting and known.view.problem:
+        yield SetAsideDoc(
+            kind="policy",
+            name=known.policy,
+            what=known.view.problem,
+            by="policy",
+            since=iso(known.when, known.view.decided_us),
+            back="it is tried again by itself; 'cosched policy NAME' chooses another",
+        )
 
 
 class _Out(NamedTuple):
@@ -126,9 +132,14 @@ def _banned(known: Known) -> Iterator[SetAsideDoc]:
     """Users whose jobs an owner does not take (``explain`` names the desks to them, too)."""
     for entry in known.book:
         for user in entry.word.bans:
-            back = f"its owner takes them again ('cosched desk allow {user}' there)"
-            what = f"jobs of {user} are not taken on {entry.name}"
-            yield SetAsideDoc(kind="user", name=user, user=user, what=what, by="owner", back=back)
+            yield SetAsideDoc(
+                kind="user",
+                name=user,
+                user=user,
+                what=f"jobs of {user} are not taken on {entry.name}",
+                by="owner",
+                back=f"its owner takes them again ('cosched desk allow {user}' there)",
+            )
 
 
 def _launches(known: Known) -> Iterator[SetAsideDoc]:

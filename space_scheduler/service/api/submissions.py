@@ -56,7 +56,10 @@ def checked(given: Submission, config: ClusterConfig) -> Submission:
             raise _bad(key, value, " or ".join(asked.words), nearest(value, asked.words))
         if asked.within and value is not None and not asked.within[0] <= value <= asked.within[1]:
             raise _bad(key, value, asked.expected)
-    _foreign(given, config)
+    refused = (given.foreign_directives or config.foreign_directives) == "refuse"
+    if refused and (found := foreign_directives(given.script)):
+        expected = "lines '#COSCHED OPTIONS', or --foreign-directives warn, with which they are comments"
+        raise BadInput("submission: script", f"{found}: options of another batch system, not read here", expected)
     _arguments(given.arguments)
     _tasks(given)
     if given.time_limit_s is not None:
@@ -77,7 +80,14 @@ def checked(given: Submission, config: ClusterConfig) -> Submission:
         output=_file("output", given.output, given, directory),
         error=_file("error", given.error, given, directory),
     )
-    _launchable(made)
+    # each of them alone is not too long; all together travel in one packet
+    packet = json.dumps([made.arguments, made.environment, made.directory, made.output, made.error])
+    if len(packet) > MAX_LAUNCH_BYTES:
+        raise TooLarge(
+            "submission: arguments and environment",
+            f"{len(packet)} bytes together, as they travel to the nodes",
+            f"at most {MAX_LAUNCH_BYTES}; long lists are better in a file, and --export names what the job needs",
+        )
     return made
 
 
@@ -94,8 +104,7 @@ def job_of(given: Submission, config: ClusterConfig, uid: int, program: str) -> 
 
 def outliving(given: Submission, *, private_tmp: bool) -> None:
     """Refuse what would be lost where every node gives a job a /tmp of its own. Raises :class:`BadInput`."""
-    named = (("directory", given.directory), ("output", given.output), ("error", given.error))
-    for key, path in named:
+    for key, path in (("directory", given.directory), ("output", given.output), ("error", given.error)):
         if private_tmp and path is not None and path.startswith(PRIVATE_PLACES):
             expected = "a place that outlives the job and that its nodes have, such as one below your home"
             raise BadInput(f"submission: {key}", f"{path} is in a job's own /tmp, empty at its start", expected)
@@ -115,13 +124,6 @@ def _script(script: str) -> None:
         raise BadInput("submission: script", "its lines end with CR LF, as on Windows", "lines that end with LF")
 
 
-def _foreign(given: Submission, config: ClusterConfig) -> None:
-    chosen = given.foreign_directives or config.foreign_directives
-    if chosen == "refuse" and (found := foreign_directives(given.script)):
-        expected = "lines '#COSCHED OPTIONS', or --foreign-directives warn, with which they are comments"
-        raise BadInput("submission: script", f"{found}: options of another batch system, not read here", expected)
-
-
 def _tasks(given: Submission) -> None:
     """How many tasks it may have, and what else it says of its shape."""
     if given.sizes is not None:
@@ -137,17 +139,6 @@ def _tasks(given: Submission) -> None:
     if wrong := contradiction(*numbers, given.sizes, given.evolve_tasks, given.components):
         key, found, expected = wrong
         raise BadInput(f"submission: {key}", found, expected)
-
-
-def _launchable(given: Submission) -> None:
-    """Each of them alone is not too long; all together travel in one packet."""
-    packet = json.dumps([given.arguments, given.environment, given.directory, given.output, given.error])
-    if len(packet) > MAX_LAUNCH_BYTES:
-        raise TooLarge(
-            "submission: arguments and environment",
-            f"{len(packet)} bytes together, as they travel to the nodes",
-            f"at most {MAX_LAUNCH_BYTES}; long lists are better in a file, and --export names what the job needs",
-        )
 
 
 def _arguments(arguments: Sequence[str]) -> None:

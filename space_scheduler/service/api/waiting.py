@@ -1,8 +1,8 @@
 """Waiting for jobs: found by number, alive or ended, and told of their steps as they are journalled."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
+from weakref import WeakValueDictionary
 
 from space_scheduler.machine.record import UnknownJob
 from space_scheduler.service.access.problems import Refusal
@@ -11,11 +11,11 @@ from space_scheduler.service.journal.records import Committed, JobRecord
 
 
 class Jobs:
-    """All jobs, and who waits for them."""
+    """All jobs, and the next step of each that is waited for: an event, kept for as long as a request has it."""
 
     def __init__(self, core: CoreHost) -> None:
         self._core = core
-        self._waiting: dict[int, set[asyncio.Future[None]]] = {}
+        self._steps: WeakValueDictionary[int, asyncio.Event] = WeakValueDictionary()
         self.stopping = False
 
     async def find(self, job_id: int) -> JobRecord:
@@ -26,56 +26,41 @@ class Jobs:
             raise Refusal(404, f"there is no job {job_id}", where="job", found=str(job_id)) from None
 
     def committed(self, committed: Committed) -> None:
-        """Wake who waits for the jobs that have changed."""
+        """Wake the requests that wait for the jobs that have changed."""
         for job_id, _ in committed.transitions:
-            for future in self._waiting.pop(job_id, ()):
-                if not future.done():
-                    future.set_result(None)
+            if (step := self._steps.pop(job_id, None)) is not None:
+                step.set()
 
     async def changed(self, job_id: int, timeout_s: float) -> None:
         """Wait until a job makes a step, at most so long."""
-        with self._step_of(job_id) as step:
-            await _at_most(step, timeout_s)
+        await _at_most(self._step_of(job_id), timeout_s)
 
     async def ended(self, job_id: int, timeout_s: float) -> JobRecord:
         """The job when it has ended, or as it is after ``timeout_s``."""
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout_s
         while True:
-            with self._step_of(job_id) as step:  # before the look: what happens in between is not missed
-                record = await self.find(job_id)
-                left_s = until - loop.time()
-                if not record.alive or self.stopping or left_s <= 0:
-                    return record
-                await _at_most(step, left_s)
+            step = self._step_of(job_id)  # before the look: what happens in between is not missed
+            record = await self.find(job_id)
+            left_s = until - loop.time()
+            if not record.alive or self.stopping or left_s <= 0:
+                return record
+            await _at_most(step, left_s)
 
-    @contextmanager
-    def _step_of(self, job_id: int) -> Iterator[asyncio.Future[None]]:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def _step_of(self, job_id: int) -> asyncio.Event:
+        step = self._steps.setdefault(job_id, asyncio.Event())
         if self.stopping:
-            future.set_result(None)
-        waiting = self._waiting.setdefault(job_id, set())
-        waiting.add(future)
-        try:
-            yield future
-        finally:
-            waiting.discard(future)
-            if not waiting and self._waiting.get(job_id) is waiting:
-                del self._waiting[job_id]
+            step.set()
+        return step
 
     def stop(self) -> None:
-        """The service ends: nobody waits any longer."""
+        """The service ends: no request waits any longer."""
         self.stopping = True
-        for futures in self._waiting.values():
-            for future in futures:
-                if not future.done():
-                    future.set_result(None)
-        self._waiting.clear()
+        for step in self._steps.values():
+            step.set()
 
 
-async def _at_most(step: asyncio.Future[None], timeout_s: float) -> None:
-    try:
+async def _at_most(step: asyncio.Event, timeout_s: float) -> None:
+    with suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
-            await step
-    except TimeoutError:
-        pass
+            await step.wait()

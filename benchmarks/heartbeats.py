@@ -14,6 +14,7 @@ import statistics
 import time
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -30,6 +31,7 @@ from cosched.wire import messages as wire
 from cosched.wire.api import Submission
 from cosched.wire.sequence import Numbering, new_session
 from space_scheduler.machine.turns import SavedTurns
+from space_scheduler.service.access.members import Members
 from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.launch.nodes import NodeEntry
 from space_scheduler.service.launch.orders import Orders
@@ -75,7 +77,7 @@ def made(nodes: int, jobs: int, width: int, clock: Clock) -> tuple[Link, list[tu
     log, fence, host = Log(io.StringIO(), people=False), wire.Fence("c", 1, "i"), NoHost()
     rules = ServiceCore(config, names, fence, Orders(config, fence, Ed25519PrivateKey.generate()))
     shell = Shell(rules, host, log, clock)
-    link = shell.link = Link(config, rules.book, fence, log, shell.feed)
+    link = shell.link = Link(config, rules.book, fence, log, shell.feed, Members(Path("members.json"), list(names)))
     receives = {job: (Receives.BLOCKS if job % 5 else Receives.POLLS,) for job in range(1, jobs + 1)}
     records = tuple(running(names, jobs, width))
     progress = {each.id: (float(LIMIT_US), 1.0) for each in records}

@@ -43,7 +43,6 @@ from space_scheduler.service.api.administration import Administration
 from space_scheduler.service.api.api import Api
 from space_scheduler.service.api.bodies import MAX_BODY_BYTES, Bodies
 from space_scheduler.service.api.heavy import Heavy
-from space_scheduler.service.api.identities import Identities
 from space_scheduler.service.api.waiting import Jobs
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.core.journalled import Settings
@@ -155,8 +154,9 @@ class Service:
 
         callers = Callers(Operators(config.operators), members, tokens if config.listen.tokens else None, self.log)
         bodies = Bodies()
-        administration = Administration(config, self.host, self.link, members, tokens, callers, bodies, self.log)
-        identities = Identities(self.link, members, self.certificates, bodies, self.log)
+        administration = Administration(
+            config, self.host, self.link, members, tokens, self.certificates, callers, bodies, self.log
+        )
         api = Api(
             config,
             self.host,
@@ -170,14 +170,14 @@ class Service:
             bodies,
         )
         self._runner = web.AppRunner(
-            self._application(callers, self._page(callers, api), api, administration, identities),
+            self._application(callers, self._page(callers, api), api, administration),
             access_log=None, handle_signals=False, shutdown_timeout=2.0,
             auto_decompress=False, keepalive_timeout=_HEAD_S, lingering_time=_LINGERING_S,
             max_headers=_HEADERS, max_field_size=_FIELD_BYTES,
         )  # fmt: skip
         await self._runner.setup()
         self.acceptor = self._acceptor(self._runner, members)
-        callers.proven, identities.cut = self.acceptor.proven, self.acceptor.cut
+        callers.proven, administration.cut = self.acceptor.proven, self.acceptor.cut
         if listening is not None:
             self.acceptor.local.add(listening)
         if renewal is not None:

@@ -90,7 +90,8 @@ async def test_who_calls_again_with_it_is_not_taken_for_renewed_meanwhile() -> N
             )
             entry = service.service.book.entry("n1")
             async with service.agent("n1") as agent:
-                service.service.link._look_at_certificates(time.time())
+                link = service.service.link
+                link._look_at_certificate("n1", link.sessions["n1"], time.time())
                 await in_state(service, agent, ("drained", f"certificate: expired on {day}"))
             for _ in range(2):
                 async with service.agent("n1") as agent:

@@ -1,8 +1,8 @@
-"""The API's part for who belongs to the cluster: nodes admitted and removed, tokens of users, what users are where."""
+"""The API's part for who belongs to the cluster: nodes, users' tokens and accounts, certificates; and its policy."""
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -13,13 +13,14 @@ from aiohttp import web
 from cosched.config.cluster import ClusterConfig
 from cosched.config.hosts import check_spellings
 from cosched.errors import BadInput
-from cosched.identity.names import CA_PEM, checked_name
+from cosched.identity.names import CA_PEM, Kind, checked_name
 from cosched.linux.users import NO_ACCOUNT
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import api as docs
 from cosched.wire.messages import NO_UID
 from space_scheduler.plugins import resolve
 from space_scheduler.service.access.callers import Caller, Callers
+from space_scheduler.service.access.certificates import Certificates
 from space_scheduler.service.access.members import Members, checked_serials
 from space_scheduler.service.access.problems import Refusal, answer
 from space_scheduler.service.access.tokens import Token, Tokens
@@ -39,7 +40,7 @@ _WRITES: Final = "makes and revokes tokens"
 
 
 class Administration:
-    """The handlers."""
+    """The handlers. ``cut`` ends the connections on which certificates of those serial numbers were shown."""
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class Administration:
         link: Link,
         members: Members,
         tokens: Tokens,
+        certificates: Certificates,
         callers: Callers,
         bodies: Bodies,
         log: Log,
@@ -57,10 +59,12 @@ class Administration:
         self._link = link
         self._members = members
         self._tokens = tokens
+        self._certificates = certificates
         self._callers = callers
         self._bodies = bodies
         self._log = log
         self._rates = Rates(_TOKENS_PER_MINUTE)
+        self.cut: Callable[[Container[str]], int] = lambda serials: 0
 
     # nodes
 
@@ -189,14 +193,58 @@ class Administration:
 
     @staticmethod
     def _token(token: Token) -> docs.TokenDoc:
-        created, expires = (
-            datetime.fromtimestamp(each, UTC).isoformat(timespec="seconds")
-            for each in (token.created_s, token.expires_s)
-        )
+        created, expires = _time(token.created_s), _time(token.expires_s)
         expired = token.expires_s <= time.time()
         return docs.TokenDoc(token.id, token.user, token.label, created, expires, expired, token.read_only)
+
+    # certificates
+
+    async def certificates(self, request: web.Request, caller: Caller) -> web.Response:
+        """Those that were shown, and those that were revoked."""
+        caller.check_operator("certificates are listed and revoked")
+        revoked = self._members.revocations()
+        found = {
+            each.serial: _certificate(each.serial, each.peer.kind, each.peer.name, each.until_s, each.serial in revoked)
+            for each in self._certificates.shown()
+        }
+        for serial, (kind, name) in revoked.items():
+            found.setdefault(serial, _certificate(serial, kind, name, None, True))
+        expires = {name: _time(until_s) for name, until_s in self._certificates.expiries().items()}
+        return answer(docs.CertificateList(list(found.values()), expires))
+
+    async def revoke_certificates(self, request: web.Request, caller: Caller) -> web.Response:
+        """Certificates count no more."""
+        caller.check_operator("certificates are listed and revoked")
+        asked = await self._bodies.document(request, caller.user, docs.RevokeRequest, "revoke")
+        name = checked_name(asked.kind, asked.name)
+        serials = checked_serials(asked.serials, "revoke")
+        if not asked.only:
+            serials = [*serials, *(each.serial for each in self._certificates.of(asked.kind, name))]
+        serials = list(dict.fromkeys(serials))
+        if not serials:
+            message = f"no certificate of {asked.kind} {name!r} is known here: name its serial number"
+            raise Refusal(404, message, where="revoke: serials", found=name)
+        own = self._certificates.own_serial
+        if own in serials and not asked.only:
+            message = f"{own} is the certificate that this scheduler shows, and all agents would leave it"
+            raise Refusal(409, f"{message}: renew it first, or name it alone (--serial)", where="revoke: serials")
+        self._members.revoke(asked.kind, name, serials)
+        if asked.kind != "user":
+            self._link.tell_revoked()
+        closed = self.cut(frozenset(serials))
+        whose = f"{asked.kind} {name}"
+        self._log.info("certificates revoked", whose=whose, serials=serials, closed=closed, by=caller.user)
+        return answer(docs.RevokedDoc(serials, closed))
 
 
 def _uid(number: int) -> int:
     """A uid or gid of the wire's as documents have it: -1 where it could not be looked up."""
     return -1 if number == NO_UID else number
+
+
+def _certificate(serial: str, kind: Kind, name: str, until_s: float | None, revoked: bool) -> docs.CertificateDoc:
+    return docs.CertificateDoc(serial, kind, name, _time(until_s) if until_s is not None else None, revoked)
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from aiohttp import WSMsgType, web
 
@@ -47,6 +47,9 @@ _DEAD_BEATS: Final = 3
 _SURVEY_S: Final = 5.0
 
 
+Kind = TypeVar("Kind", wire.OutputChunk, wire.Surveyed)
+
+
 class _Removed(Exception):
     """A node that has belonged to the cluster and does so no more; the message goes to its agent."""
 
@@ -61,12 +64,10 @@ class Link:
         fence: wire.Fence,
         log: Log,
         feed: Callable[[AnyInput], None],
-        members: Members | None = None,
+        members: Members,
         last_job_id: int | None = None,
     ) -> None:
-        """``feed`` takes in what happens. Without ``members`` no node was ever removed; ``last_job_id``:
-        :func:`checked_hello`.
-        """
+        """``feed`` takes in what happens; ``last_job_id``: :func:`checked_hello`."""
         self.config = config
         self.book = book
         self.fence = fence
@@ -106,10 +107,12 @@ class Link:
     ) -> wire.OutputChunk | None:
         """A piece of a job's spooled output; None where the node is not connected or does not answer in time."""
         max_bytes = min(max_bytes, wire.MAX_CHUNK_BYTES)
-        chunk: wire.OutputChunk | None = await self._answered(
-            name, timeout_s, lambda number: wire.ReadOutput(number, job_id, attempt, stream, offset, max_bytes)
+        return await self._answered(
+            name,
+            timeout_s,
+            lambda number: wire.ReadOutput(number, job_id, attempt, stream, offset, max_bytes),
+            wire.OutputChunk,
         )
-        return chunk
 
     async def survey(self, name: str, uids: Mapping[str, int]) -> wire.Surveyed | None:
         """What users are on a node, and its clock; None where it is not connected or does not answer in time.
@@ -117,16 +120,17 @@ class Link:
         ``uids`` are those of the users on this host, as an order has them.
         """
         told = dict(uids) if self.book.entry(name).version >= wire.UID_VERSION else {}
-        said: wire.Surveyed | None = await self._answered(
-            name, _SURVEY_S, lambda number: wire.Survey(number, tuple(uids), told)
+        return await self._answered(
+            name, _SURVEY_S, lambda number: wire.Survey(number, tuple(uids), told), wire.Surveyed
         )
-        return said
 
-    async def _answered(self, name: str, timeout_s: float, message: Callable[[int], wire.ToAgent]) -> Any:
-        """The answer to a question of that number."""
+    async def _answered(
+        self, name: str, timeout_s: float, message: Callable[[int], wire.ToAgent], _: type[Kind]
+    ) -> Kind | None:
+        """The answer, of that kind, to a question of that number; None where there is none in time."""
         self._requests += 1
         number = self._requests
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Kind] = asyncio.get_running_loop().create_future()
         self._asked[number] = (name, future)
         try:
             if not self.send(name, message(number)):
@@ -144,8 +148,8 @@ class Link:
         """Serve one agent until its connection ends."""
         name = self._node_of(request)
         secured = secured_by(request)
-        serial = serial_of(secured) if secured is not None else ""
-        since_s = since_of(secured) if secured is not None else None
+        assert secured is not None  # by the node's certificate
+        serial = serial_of(secured)
         socket = web.WebSocketResponse(max_msg_size=wire.MAX_FRAME_BYTES, compress=False, timeout=2.0)
         await socket.prepare(request)
         transport = request.transport
@@ -155,7 +159,7 @@ class Link:
             async with asyncio.timeout(_HELLO_S):
                 hello = await self._hello(socket, name)
                 self._member(name, serial)
-                self._newest(name, serial, since_s)
+                self._newest(name, serial, since_of(secured))
                 entry = self._welcome(hello, name)
         except _Removed as removed:
             self._refuse(name, "removed", str(removed))
@@ -170,9 +174,8 @@ class Link:
             return socket
         session = self.sessions[name] = Session(socket, transport, name, self.log, hello)
         entry.heard_at = datetime.now().astimezone()
-        entry.expires_s = expiry_of(secured) if secured is not None else None
-        revoked = tuple(self.members.revoked) if self.members else ()
-        self.feed(Connected(name, hello, session.session, serial, revoked))
+        entry.expires_s = expiry_of(secured)
+        self.feed(Connected(name, hello, session.session, serial, self.members.revoked))
         self._look_at_certificate(name, session, time.time())
         writer = asyncio.create_task(session.write())
         try:
@@ -205,17 +208,17 @@ class Link:
 
     def _member(self, name: str, serial: str) -> None:
         """Raises :class:`BadInput` for a node that never belonged here, :class:`_Removed` for one that did."""
-        if self.members and self.members.is_revoked(serial):
+        if self.members.is_revoked(serial):
             raise _Removed(f"certificate: that of node {name!r} was revoked; 'cosched node add' makes another")
         if name not in self.book.allowed:
-            if self.members and self.members.was_removed(name):
+            if self.members.was_removed(name):
                 raise _Removed(f"node {name!r} was removed from this cluster; 'cosched node add' takes it in again")
             near = nearest(name, self.book.allowed)
             raise BadInput("hello: node", f"{name!r} is not in this cluster's list of nodes", nearest=near)
 
     def _newest(self, name: str, serial: str, since_s: float | None) -> None:
         """Revoke the certificate that the node showed before this one. Raises :class:`BadInput` for an older one."""
-        if self.members is None or since_s is None:
+        if since_s is None:
             return
         try:
             replaces = self.members.shown(name, serial, since_s)
@@ -231,8 +234,7 @@ class Link:
         entry = self.book.entry(name)
         if (session := self.sessions.get(name)) is not None:
             silent_s = self.book.now_s() - (entry.heard_s or 0.0)
-            revoked = self.members is not None and self.members.is_revoked(entry.serial)
-            if silent_s <= _DEAD_BEATS * self.beat_s and not revoked:
+            if silent_s <= _DEAD_BEATS * self.beat_s and not self.members.is_revoked(entry.serial):
                 heard = humanised(int(silent_s * US_PER_S))
                 raise BadInput("hello: node", f"an agent of {name} is connected, heard {heard} ago", "one agent a node")
             self.log.warn("agent replaced", node=name, silent_s=round(silent_s, 3))
@@ -297,15 +299,12 @@ class Link:
         while True:
             await sleep(self.beat_s)
             self.feed(Ticked())
-            self._look_at_certificates(time.time())
+            for name, session in list(self.sessions.items()):
+                self._look_at_certificate(name, session, time.time())
             self.bans.look_again()
 
-    def _look_at_certificates(self, now_s: float) -> None:
-        """Nothing more starts on nodes whose certificate has expired; when its grace is over too they are cut off."""
-        for name, session in list(self.sessions.items()):
-            self._look_at_certificate(name, session, now_s)
-
     def _look_at_certificate(self, name: str, session: Session, now_s: float) -> None:
+        """Nothing more starts on a node whose certificate has expired; when its grace is over too it is cut off."""
         entry = self.book.entry(name)
         if entry.expires_s is None or entry.expires_s > now_s:
             return
@@ -318,12 +317,11 @@ class Link:
 
     def remove(self, name: str) -> None:
         """A node belongs to the cluster no more: it and all others are told."""
-        self.feed(Removed(name, tuple(self.members.revoked) if self.members else ()))
+        self.feed(Removed(name, self.members.revoked))
 
     def tell_revoked(self) -> None:
         """All agents are told which certificates count no more."""
-        if self.members is not None:
-            self.feed(RevocationsChanged(self.members.revoked))
+        self.feed(RevocationsChanged(self.members.revoked))
 
     def close(self) -> None:
         """End all connections; the agents go on with what runs, and call again."""

@@ -65,21 +65,16 @@ class Client:
     """A service that was found. Not for several threads at a time."""
 
     def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+        self.transport = transport  # for what is no document
 
     @property
     def server(self) -> str:
         """Where it is: the path of its socket, or its URL."""
-        return self._transport.server
-
-    @property
-    def transport(self) -> Transport:
-        """What asks it: for what is no document."""
-        return self._transport
+        return self.transport.server
 
     def close(self) -> None:
         """Close the connection."""
-        self._transport.close()
+        self.transport.close()
 
     def __enter__(self) -> "Client":
         return self
@@ -227,7 +222,7 @@ class Client:
 
     def _asked(self, method: str, path: str, body: msgspec.Struct | None = None, timeout_s: float = ANSWER_S) -> Answer:
         sent = msgspec.json.encode(body) if body is not None else (b"" if method == "POST" else None)
-        answer = self._transport.request(method, path, sent, timeout_s=timeout_s)
+        answer = self.transport.request(method, path, sent, timeout_s=timeout_s)
         if answer.status < 300:
             return answer
         raise _problem(answer, self.server)

@@ -37,14 +37,9 @@ def connect(server: str | None = None, lab: str | None = None) -> Client:
         raise BadInput("--lab", f"none named, and several are up: {', '.join(up)}", "--lab NAME, or COSCHED_LAB")
     if up:
         return Client(Transport(str(places.lab_socket(up[0]))))
-    if system.exists():
-        _may_connect(system)
+    if system.exists() and not os.access(system, os.W_OK):
+        raise Failed(f"{system} is there, but this user may not connect to it")
     raise NoAnswer(f"no scheduler answers: none at {system}, and no lab is up; {_HOW}")
-
-
-def _may_connect(path: os.PathLike[str]) -> None:
-    if not os.access(path, os.W_OK):
-        raise Failed(f"{path} is there, but this user may not connect to it")
 
 
 def _lab(name: str) -> os.PathLike[str]:

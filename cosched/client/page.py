@@ -12,7 +12,7 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from os import environ, geteuid
@@ -79,34 +79,19 @@ class PageProxy:
         self.close()
 
 
-class Browser:
-    """This desktop's browser, where there is one: opened by a file of this user's alone.
+@contextmanager
+def in_browser(url: str) -> Iterator[bool]:
+    """Whether this desktop has a browser that opens an address: by a file of this user's alone, removed after.
 
     A link as an argument could be read by every user of this machine, and be used before the browser does.
     """
-
-    def __init__(self) -> None:
-        self._made: TemporaryDirectory[str] | None = None
-
-    def open(self, url: str) -> bool:
-        """Whether a browser was found that opens it."""
-        if not (environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")):
-            return False
-        self._made = TemporaryDirectory(prefix="page-")
-        file = Path(self._made.name) / "open.html"
+    if not (environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")):
+        yield False
+        return
+    with TemporaryDirectory(prefix="page-") as made:
+        file = Path(made) / "open.html"
         file.write_text(f'<!doctype html><title>cosched</title><meta http-equiv="refresh" content="0; url={url}">')
-        return webbrowser.open(file.as_uri())
-
-    def close(self) -> None:
-        """Remove the file."""
-        if self._made is not None:
-            self._made.cleanup()
-
-    def __enter__(self) -> "Browser":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        yield webbrowser.open(file.as_uri())
 
 
 @contextmanager
@@ -115,11 +100,11 @@ def page_of(client: Client, say: Callable[[str], object], port: int = 0, *, brow
 
     Raises :class:`Failed` where the port is taken, and what ``Client.page_link`` raises.
     """
-    with PageProxy(client.transport, port, say=say) as proxy, Browser() as desktop:
+    with PageProxy(client.transport, port, say=say) as proxy, ExitStack() as opened:
         link = client.page_link()
         url = proxy.url(link.path)
         say(f"The page, opened once and within {humanised(us(link.life_s))}: {url}")
-        if browser and desktop.open(url):
+        if browser and opened.enter_context(in_browser(url)):
             say("A browser was asked to open it.")
         yield
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from cosched.errors import BadInput, NoAnswer
@@ -72,13 +72,12 @@ def _token(path: Path) -> str:
     return words
 
 
-class Answer:
-    """What came back: status, headers and body."""
+class Answer(NamedTuple):
+    """What came back."""
 
-    def __init__(self, status: int, headers: http.client.HTTPMessage, body: bytes) -> None:
-        self.status = status
-        self.headers = headers
-        self.body = body
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
 
 
 class Transport:
@@ -94,19 +93,16 @@ class Transport:
 
         A GET whose connection turns out to be closed is asked once more, since nothing can happen twice by it.
         """
-        try:
-            return self._once(method, path, body, timeout_s)
-        except (http.client.HTTPException, OSError) as error:
-            self._connection.close()
-            if method == "GET" and isinstance(
-                error, http.client.RemoteDisconnected | ConnectionResetError | BrokenPipeError
-            ):
-                try:
-                    return self._once(method, path, body, timeout_s)
-                except (http.client.HTTPException, OSError) as again:
-                    self._connection.close()
-                    error = again
-            raise NoAnswer(f"no scheduler answers at {self.server}: {_said(error)}{_advice(error)}") from None
+        may_repeat = method == "GET"
+        while True:
+            try:
+                return self._once(method, path, body, timeout_s)
+            except (http.client.HTTPException, OSError) as error:
+                self._connection.close()
+                was_closed = isinstance(error, http.client.RemoteDisconnected | ConnectionResetError | BrokenPipeError)
+                if not may_repeat or not was_closed:
+                    raise NoAnswer(f"no scheduler answers at {self.server}: {_said(error)}{_advice(error)}") from None
+                may_repeat = False
 
     def _once(self, method: str, path: str, body: bytes | None, timeout_s: float) -> Answer:
         if self._connection.sock is not None and _ended(self._connection.sock):

@@ -23,7 +23,7 @@ from kit.waiting import BOUND_S
 
 from cosched.apps.cli.lab import up
 from cosched.client import page
-from cosched.client.page import Browser, PageProxy
+from cosched.client.page import PageProxy, in_browser
 from cosched.client.transport import Transport
 from cosched.config.cluster import Listen
 from cosched.errors import BadInput, Failed
@@ -358,10 +358,11 @@ def test_the_browser_is_opened_by_a_file_of_its_users_alone(monkeypatch: pytest.
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     monkeypatch.delenv("DISPLAY", raising=False)
-    with Browser() as browser:
-        assert not browser.open("http://127.0.0.1:1/page/enter/secret")
-        monkeypatch.setenv("DISPLAY", ":0")
-        assert browser.open("http://127.0.0.1:1/page/enter/secret")
+    with in_browser("http://127.0.0.1:1/page/enter/secret") as is_open:
+        assert not is_open
+    monkeypatch.setenv("DISPLAY", ":0")
+    with in_browser("http://127.0.0.1:1/page/enter/secret") as is_open:
+        assert is_open
         (url,) = opened
         file = Path(url.removeprefix("file://"))
         assert "secret" not in url

@@ -53,7 +53,7 @@ class Shell:
 
     def feed(self, happened: AnyInput) -> None:
         """Something has happened: do what is to be done, in order."""
-        now_s, loop = self.now_s(), asyncio.get_running_loop()
+        now_s = self.now_s()
         effects = self.rules.handle(happened, now_s)
         if self.record is not None:
             self.record(now_s, happened, effects)
@@ -67,7 +67,7 @@ class Shell:
                 case Annotate(job_id, facts):
                     work = self._core.annotate(job_id, facts)
                 case SetTimer(key, after_us):
-                    self._timers[key] = loop.call_later(after_us / US_PER_S, self._timed_out, key)
+                    self._timers[key] = asyncio.get_running_loop().call_later(after_us / US_PER_S, self._timed_out, key)
                 case CancelTimer(key) if key in self._timers:
                     self._timers.pop(key).cancel()
                 case Cut(node, after_s):
@@ -79,7 +79,7 @@ class Shell:
                 case Say(level, what, fields):
                     self._log.of(str(fields.get("node") or fields.get("job") or ""), level, what, **fields)
             if work is not None:  # begun in the order of the effects; nothing that goes wrong is lost
-                task = loop.create_task(work)
+                task = asyncio.get_running_loop().create_task(work)
                 self._tasks.add(task)
                 task.add_done_callback(self._done)
 

@@ -9,6 +9,7 @@ from cosched.wire.messages import (
     Exit,
     GroupEnded,
     GroupReport,
+    JobFile,
     JobHeld,
     JobMap,
     Offered,
@@ -41,7 +42,8 @@ class Attempt(msgspec.Struct, frozen=True):
     adopted, ``claimed`` that of one which they say they have adopted and which has not come here yet;
     ``asked_kill_us``: the grace of a Kill that was obeyed; ``elsewhere``: where the user has the script's output, by
     stream, if not in the spool; ``empty``: the guard's last word that nothing runs; ``ended``: the same after a Kill,
-    so nothing will run any more.
+    so nothing will run any more; ``brought``, in records alone: the files and watched names of ``prepare``,
+    which an agent of version 4 of the link, that may be put back while jobs run, would not read there.
     """
 
     job_id: int
@@ -65,6 +67,7 @@ class Attempt(msgspec.Struct, frozen=True):
     empty: GroupEnded | None = None
     ended: GroupEnded | None = None
     forgotten: bool = False
+    brought: tuple[tuple[JobFile, ...], tuple[str, ...]] | None = None
 
     @property
     def key(self) -> str:

@@ -33,7 +33,7 @@ class AttemptFiles:
                 path.unlink()
                 continue
             try:
-                found.append(_decoder.decode(path.read_bytes()))
+                found.append(_whole(_decoder.decode(path.read_bytes())))
             except msgspec.DecodeError as error:
                 _log.warning("%s is dropped: %s", path, error)
                 path.unlink()
@@ -49,7 +49,7 @@ class AttemptFiles:
         path = self._directory / attempt.key
         temporary = self._directory / f".{attempt.key}"
         try:
-            temporary.write_bytes(_encoder.encode(attempt))
+            temporary.write_bytes(_encoder.encode(_apart(attempt)))
             os.replace(temporary, path)
         except OSError as error:
             if not self._unwritten:
@@ -71,3 +71,21 @@ class AttemptFiles:
         """Remove a record, if it is there."""
         self._unwritten.pop(key, None)
         (self._directory / key_name(*key)).unlink(missing_ok=True)
+
+
+def _apart(attempt: Attempt) -> Attempt:
+    """An attempt with what its order has brought beside the order, as every version reads it."""
+    prepare = attempt.prepare
+    if prepare is None or prepare.files is msgspec.UNSET:
+        return attempt
+    order = msgspec.structs.replace(prepare, files=msgspec.UNSET, watched=())
+    return msgspec.structs.replace(attempt, prepare=order, brought=(prepare.files, prepare.watched))
+
+
+def _whole(attempt: Attempt) -> Attempt:
+    """The same with it in the order."""
+    if attempt.prepare is None or attempt.brought is None:
+        return attempt
+    files, watched = attempt.brought
+    order = msgspec.structs.replace(attempt.prepare, files=files, watched=watched)
+    return msgspec.structs.replace(attempt, prepare=order, brought=None)

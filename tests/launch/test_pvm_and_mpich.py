@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from kit.kept_frames import known
 from kit.waiting import BOUND_S
 
 from cosched.config.node import node_config
@@ -15,6 +16,7 @@ from cosched.wire.api import Failure
 from cosched.wire.messages import Fence, JobFile, OrderId, Peer, Prepare
 from cosched.wire.version_4 import HYDRA, PVMD, files_of, mpich_hosts, pvm_hosts, watched_in
 from node_agent.core.attempt import Attempt
+from node_agent.service.attempts import AttemptFiles
 from node_agent.service.environment import Environment
 from space_scheduler.launch import Context, diagnose, job_environment, job_files
 
@@ -121,6 +123,13 @@ def test_agent_knows_a_launchers_files_by_its_order_alone(
 def test_program_in_place_of_one_of_the_agents_is_refused(environment: Environment, name: str) -> None:
     with pytest.raises(ValueError, match=f"a launcher's program cannot be called {name}"):
         environment.write((12, 2), (JobFile("{rsh}", name, "", program=True),), PEERS)
+
+
+def test_record_of_an_attempt_with_files_can_be_read_by_version_4(tmp_path: Path, context: Context) -> None:
+    attempt = Attempt(12, 2, "boot", "c", prepare({"A": "{rsh}"}, job_files(context, "node2")))
+    AttemptFiles(tmp_path).keep(attempt)
+    assert set(msgspec.msgpack.decode((tmp_path / "12.2").read_bytes())["prepare"]) <= known(4)["Prepare"]
+    assert AttemptFiles(tmp_path).load() == [attempt]
 
 
 def test_order_without_files_brings_those_of_version_4(context: Context) -> None:

@@ -134,16 +134,16 @@ class Guard:
         duties = [
             Duty("keeping the contract", self._limit_in_time, self._limiter.due_us),
             Duty("keeping decoys", self._keep_decoys, lambda: None),
-            Duty("keeping turns", self._jobs.levers.tick, self._jobs.levers.due_us),
-            Duty("keeping periods", lambda _: self._periods.keep(), self._periods.due_us),
+            Duty("keeping turns", self._jobs.levers.tick, lambda: self._jobs.levers.due_us),
+            Duty("keeping periods", lambda _: self._periods.keep(), lambda: self._periods.due_us),
             Duty("easing what is left of jobs", self._jobs.easing.tick, self._jobs.easing.due_us),
             Duty("ending jobs", self._jobs.endings.tick, self._jobs.endings.due_us),
             # after the ends: a CPU that has become idle is given to one of two jobs that share another
             Duty("keeping jobs to their CPUs", self._jobs.cpu_sets.tick, self._jobs.cpu_sets.due_us),
             Duty("looking for what does not end", self._jobs.stalls.tick, self._jobs.stalls.due_us),
             Duty("keeping a pause", self._desk.tick, self._desk.due_us),
-            Duty("stopping jobs", self._jobs.freezer.tick, self._jobs.freezer.due_us),
-            Duty("keeping the wake-up probe", self._probe.tick, self._probe.due_us),
+            Duty("stopping jobs", self._jobs.freezer.tick, lambda: self._jobs.freezer.due_us),
+            Duty("keeping the wake-up probe", self._probe.tick, lambda: self._probe.due_us),
             Duty("the sign of life", watchdog.tick, watchdog.due_us),
         ]
         self._loop.on_duty_failed = self._arm

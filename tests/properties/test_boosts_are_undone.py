@@ -61,7 +61,7 @@ Kernel.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
 def trace(rng: random.Random) -> None:
     """One node's life: jobs come and go, messages arrive, CPU is used, the guard is told and its timers fire."""
     kernel = Kernel(rng)
-    levers = Levers(kernel, lambda: kernel.ceiling)
+    levers = Levers(kernel, {}, lambda: kernel.ceiling)
     core = Coscheduling()
     now_us = rng.randrange(1_000_000)
     begin_us = now_us
@@ -110,7 +110,7 @@ def trace(rng: random.Random) -> None:
         end_us = now_us + rng.randrange(1_000, 60_000)
         kernel.ceiling_comes_or_goes(rng, levers, now_us)
         while now_us < end_us:
-            then_us = max(now_us + 1, min(end_us, levers.due_us()))
+            then_us = max(now_us + 1, min(end_us, levers.due_us))
             high = {name for name, (percent, idle) in kernel.weights.items() if percent > 100 and not idle}
             cpu_us = float(then_us - now_us)  # one CPU, given to one job, raised ones first
             running = [job for job in jobs if group_name(*job.key) in high] or jobs
@@ -142,7 +142,7 @@ def _end(rng: random.Random, levers: Levers, kernel: Kernel, jobs: list[Job], no
         levers.tick(now_us + max(LEASE_US, LONGEST_HOLD_US))
     assert kernel.unneutral() == {}
     assert levers.status_fields()["levers"] == []
-    assert levers.due_us() > now_us + MAX_LEASE_US
+    assert levers.due_us > now_us + MAX_LEASE_US
 
 
 def _run(traces: int, most_s: float) -> int:

@@ -38,16 +38,12 @@ class Periods:
         self._ceiling = ceiling
         self._clock = clock
         self._asked: tuple[int, int] | None = None  # where a period should begin, until when
-        self._due_us: int | None = None
+        self.due_us: int | None = None  # when :meth:`keep` is wanted next; None: not before something changes
         self._wait_us = _SOONEST_US
         self._began_us: int | None = None  # looking, since when
         self._count, self._read_us = -1, 0
         self._longer_us = 0  # of the period that has been asked for, until the one before it is over
         self.moves = 0
-
-    def due_us(self) -> int | None:
-        """When :meth:`keep` is wanted next; None: not before something changes."""
-        return self._due_us
 
     def ask(self, begin_us: int, until_us: int) -> int:
         """Have a period begin at some moment, and all others whole ones before and after, until then.
@@ -75,7 +71,7 @@ class Periods:
                 return
             if cpus is not None and movable and self._longer_us:
                 self._stretch(cpus, 0)
-            self._due_us, self._wait_us, self._began_us = None, _SOONEST_US, None
+            self.due_us, self._wait_us, self._began_us = None, _SOONEST_US, None
         except OSError:  # the ceiling is the limiter's to tell of, and to put right
             self._rest()
         self._longer_us = 0
@@ -83,7 +79,7 @@ class Periods:
     def _step(self, anchor_us: int, cpus: float) -> None:
         """Read the count once; where a period has begun just now, do what is to be done then."""
         now_us = self._clock()
-        if self._due_us is not None and now_us < self._due_us:
+        if self.due_us is not None and now_us < self.due_us:
             return
         if self._began_us is None:
             self._look_from(now_us)
@@ -109,7 +105,7 @@ class Periods:
 
     def _look_again(self, cpus: float, now_us: int) -> None:
         if self._began_us is None or now_us - self._began_us <= _PATIENCE_US:
-            self._due_us = now_us + _STEP_US
+            self.due_us = now_us + _STEP_US
             return
         if self._longer_us:
             self._stretch(cpus, 0)
@@ -122,8 +118,8 @@ class Periods:
 
     def _look_from(self, now_us: int) -> None:
         self._began_us, self._count, self._read_us = now_us, -1, now_us
-        self._due_us = now_us
+        self.due_us = now_us
 
     def _rest(self) -> None:
         self._began_us = None
-        self._due_us = self._clock() + self._wait_us
+        self.due_us = self._clock() + self._wait_us

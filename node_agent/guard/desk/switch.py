@@ -160,9 +160,9 @@ class Desk:
         if self._pause.why and self._pause.until_us is None:
             return None
         opens_s = self._word.opens_in_s()
-        moments = [self._pause.until_us if self._pause.why else None]
-        moments.append(None if opens_s is None else process.boottime_us() + round(opens_s * process.US_PER_S))
-        return max((each for each in moments if each is not None), default=None)
+        opens_us = None if opens_s is None else process.boottime_us() + round(opens_s * process.US_PER_S)
+        until_us = self._pause.until_us if self._pause.why else None
+        return max((each for each in (opens_us, until_us) if each is not None), default=None)
 
     def _heard(self, packet: bytes, peer: Peer) -> bytes:
         try:

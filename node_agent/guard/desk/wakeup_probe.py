@@ -29,36 +29,32 @@ class WakeupProbe:
         self._placed = False  # in the owner's group, where there are groups
         self._wanted = wanted
         self._counts = WakeupCounts()
-        self._next_us: int | None = None
+        self.due_us: int | None = None  # when :meth:`tick` is wanted; None: it is not
         self.problem = ""
         self.allow(True)
 
     def allow(self, on: bool) -> bool:
         """The owner's word: whether it may run, where it is wanted. Whether it may then."""
-        self._next_us = 0 if on and self._wanted else None
+        self.due_us = 0 if on and self._wanted else None
         self.problem = ""
-        if self._next_us is None:
+        if self.due_us is None:
             self.stop()
             self.problem = "the owner has switched it off" if self._wanted else "not wanted (monitoring.wakeups)"
-        return self._next_us is not None
-
-    def due_us(self) -> int | None:
-        """When :meth:`tick` is wanted; None: it is not."""
-        return self._next_us
+        return self.due_us is not None
 
     def tick(self, now_us: int) -> None:
         """Start it, or see whether it is still there, and in the owner's group, which may come later."""
-        if self._next_us is None or now_us < self._next_us:
+        if self.due_us is None or now_us < self.due_us:
             return
-        self._next_us = now_us + _LOOK_US
+        self.due_us = now_us + _LOOK_US
         if self._pidfd is not None and process.has_ended(self._pidfd):
             self.stop()
-            self.problem, self._next_us = "it has ended", now_us + _AGAIN_US
+            self.problem, self.due_us = "it has ended", now_us + _AGAIN_US
         elif self._pidfd is None:
             try:
                 self._start()
             except OSError as error:
-                self.problem, self._next_us = f"fork: {error.strerror}", now_us + _AGAIN_US
+                self.problem, self.due_us = f"fork: {error.strerror}", now_us + _AGAIN_US
         else:
             self._place()
 

@@ -31,7 +31,7 @@ class Freezer:
         self._paused = False
         self._left: set[tuple[int, int]] = set()  # in which state those are is not known
         self._seen_again = 0  # how often, since somebody came to be left
-        self._due_us: int | None = None
+        self.due_us: int | None = None  # when :meth:`tick` is wanted; None: it is not
 
     def freeze_all(self, *, frozen: bool) -> None:
         """Stop all groups that have a CPU, or let them go on."""
@@ -53,13 +53,9 @@ class Freezer:
             self._left.add(key)
             self._wait()
 
-    def due_us(self) -> int | None:
-        """When :meth:`tick` is wanted; None: it is not."""
-        return self._due_us
-
     def tick(self, now_us: int) -> None:
         """See again to those that the kernel has refused, and those of which a process has not stopped yet."""
-        if self._due_us is not None and now_us >= self._due_us:
+        if self.due_us is not None and now_us >= self.due_us:
             self._seen_again += 1
             self._try()
 
@@ -70,7 +66,7 @@ class Freezer:
 
     def _wait(self) -> None:
         again_us = min(_FIRST_AGAIN_US << min(self._seen_again, _LATE), _LAST_AGAIN_US)
-        self._due_us = boottime_us() + again_us if self._left else None
+        self.due_us = boottime_us() + again_us if self._left else None
 
     def _done(self, key: tuple[int, int], *, late: bool) -> bool:
         """Whether a group is as it is to be."""

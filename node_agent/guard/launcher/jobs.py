@@ -68,7 +68,7 @@ class Jobs:
         self._jobs_fd = jobs_fd
         self._agent_uid = agent_uid
         self._boot_id = process.boot_id()
-        self.levers = Levers(cgroups, holds)
+        self.levers = Levers(cgroups, self.groups, holds)
         self.cpu_sets = CpuSets(cgroups, self.groups, settings.procs)
         self.endings = Endings(self.groups, cgroups, records, loop, emit, self._boot_id)
         self.endings.on_begin = self._ends
@@ -98,11 +98,7 @@ class Jobs:
                 self.freezer.see_to([group.key])
         self.levers.undo_all(self.groups)
         self.easing.end_all()
-        for group in self.groups.values():
-            if group.ending:
-                self.levers.spare(group.key)
-            elif group.asleep:
-                self.levers.sleep(group.key, asleep=True)
+        self.levers.apply(process.boottime_us())
         self._sandboxes.remove_stray(self.groups.values())
 
     def freeze(self, frozen: bool, since_us: int) -> None:
@@ -314,7 +310,7 @@ class Jobs:
         """Have a job's processes come after those of all other jobs, or not any more."""
         if asleep != group.asleep:
             group.asleep = asleep
-            self.levers.sleep(group.key, asleep=asleep)
+            self.levers.apply(process.boottime_us())
 
     def _ends(self, key: tuple[int, int]) -> None:
         """A job is to end: nothing but a pause holds back its processes, so that they hear of it."""
@@ -324,7 +320,7 @@ class Jobs:
             self._went_on(group, stopped_us)
             self.freezer.see_to([key])
             self.endings.save(group)  # after the deed: a successor does it again
-        self.levers.spare(key)
+        self.levers.apply(process.boottime_us())
 
     def _fit_memory(self, group: Group) -> None:
         """Have the job's limits follow its places. Raises :class:`Refusal`, OSError."""

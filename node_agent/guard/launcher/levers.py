@@ -12,12 +12,13 @@ Slots are counted from one moment on, so that guards of several nodes that were 
 clock) change over at the same time, without a message for each change.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from cosched.linux.cgroups import HELD_US, Cgroups, group_name
 from cosched.linux.process import US_PER_S, boottime_us
 from node_agent.guard.base.requests import MAX_LEASE_US, Slots, lease
+from node_agent.guard.launcher.groups import Group
 
 Key = tuple[int, int]
 
@@ -41,17 +42,19 @@ _UNKNOWN: Final = Lever(percent=0)  # has to be written
 class Levers:
     """Who alone writes jobs' weights. Keys are (job, attempt); times are microseconds since boot."""
 
-    def __init__(self, cgroups: Cgroups, holds: Callable[[], bool] = lambda: False) -> None:
-        """``holds``: whether a job that waits for its turn is to be held now, and can be."""
+    def __init__(self, cgroups: Cgroups, groups: Mapping[Key, Group], holds: Callable[[], bool]) -> None:
+        """``groups``: the jobs; of those that are to sleep and those that are ending it is known there.
+
+        ``holds``: whether a job that waits for its turn is to be held now, and can be.
+        """
         self._cgroups = cgroups
+        self._groups = groups
         self._holds = holds
         self._holding = False
         self._raised: dict[Key, tuple[int, int]] = {}  # percent, until when
         self._slots: Slots | None = None
         self._set: dict[Key, Lever] = {}  # what is not as it was made
-        self._asleep: set[Key] = set()  # all processes of these are to sleep
-        self._spared: set[Key] = set()
-        self._due_us = _NEVER_US
+        self.due_us = _NEVER_US  # when :meth:`tick` is wanted next
         self.raises = 0
         self.problem = ""
 
@@ -61,7 +64,7 @@ class Levers:
         before = self._raised.get(key, (NEUTRAL.percent, 0))[0]
         self._raised[key] = percent, until_us
         try:
-            self._apply(now_us, strict=True)
+            self.apply(now_us, strict=True)
         except OSError:
             del self._raised[key]
             raise
@@ -74,36 +77,20 @@ class Levers:
             slots = slots._replace(until_us=lease(slots.until_us, now_us, MAX_LEASE_US))
         self._slots = slots if slots.rows else None
         try:
-            self._apply(now_us, strict=True)
+            self.apply(now_us, strict=True)
         except OSError:
             self._slots = None
-            self._apply(now_us)
+            self.apply(now_us)
             raise
         return slots.until_us
 
     def tick(self, now_us: int) -> None:
         """Do what is due: change over to the next slot, undo what has expired, follow a ceiling that came or went."""
-        if now_us >= self._due_us or (self._slots is not None and self._holding != self._holds()):
-            self._apply(now_us)
-
-    def due_us(self) -> int:
-        """When :meth:`tick` is wanted next."""
-        return self._due_us
-
-    def sleep(self, key: Key, *, asleep: bool) -> None:
-        """A job's processes are to sleep here, until they are not any more: they come after all others."""
-        (self._asleep.add if asleep else self._asleep.discard)(key)
-        self._apply(boottime_us())
-
-    def spare(self, key: Key) -> None:
-        """The job is to end: it is held no more, for a job that is held dies as slowly as it is let run."""
-        self._spared.add(key)
-        self._apply(boottime_us())
+        if now_us >= self.due_us or (self._slots is not None and self._holding != self._holds()):
+            self.apply(now_us)
 
     def forget(self, key: Key) -> None:
         """The job's group is gone."""
-        self._spared.discard(key)
-        self._asleep.discard(key)
         self._raised.pop(key, None)
         self._set.pop(key, None)
 
@@ -111,7 +98,7 @@ class Levers:
         """Every lever as it was made, written whatever is believed to be set."""
         self._raised.clear()
         self._slots = None
-        self._due_us = _NEVER_US
+        self.due_us = _NEVER_US
         if self._cgroups.kernel_groups:
             self._set = dict.fromkeys([*self._set, *keys], _UNKNOWN)
             self._write({})
@@ -121,11 +108,16 @@ class Levers:
         set_now = [[*key, lever.percent, lever.idle or lever.held] for key, lever in sorted(self._set.items())]
         return {"levers": set_now, "raises": self.raises, "levers_problem": self.problem}
 
-    def _apply(self, now_us: int, *, strict: bool = False) -> None:
-        """Set what holds now. A lever that fails is tried again when something changes; ``strict`` raises it."""
+    def apply(self, now_us: int, *, strict: bool = False) -> None:
+        """Set what holds now. A lever that fails is tried again when something changes; ``strict`` raises it.
+
+        A job that is to sleep comes after all others. One that is to end is held no more, for a job that is held dies
+        as slowly as it is let run.
+        """
+        ending = {key for key, group in self._groups.items() if group.ending}
         self._raised = {key: raised for key, raised in self._raised.items() if raised[1] > now_us}
         wanted = {key: Lever(percent) for key, (percent, _) in self._raised.items()}
-        self._due_us = min((until_us for _, until_us in self._raised.values()), default=_NEVER_US)
+        self.due_us = min((until_us for _, until_us in self._raised.values()), default=_NEVER_US)
         slots = self._slots
         if slots is not None and slots.until_us <= now_us:
             slots = self._slots = None
@@ -134,12 +126,11 @@ class Levers:
             self._holding = self._holds()
             held = self._holding and slots.slot_us * (len(slots.rows) - 1) <= MAX_HELD_US
             for key in _waiting(slots, number):
-                held_here = held and key not in self._spared
+                held_here = held and key not in ending
                 wanted[key] = wanted.get(key, NEUTRAL)._replace(idle=not held_here, held=held_here)
             next_us = slots.begin_us + (number + 1) * slots.slot_us
-            self._due_us = min(self._due_us, next_us, slots.until_us)
-        for key in self._asleep - self._spared:
-            wanted[key] = Lever(idle=True)
+            self.due_us = min(self.due_us, next_us, slots.until_us)
+        wanted |= {key: Lever(idle=True) for key, group in self._groups.items() if group.asleep and key not in ending}
         self._write({key: lever for key, lever in wanted.items() if lever != NEUTRAL}, strict=strict)
 
     def _write(self, wanted: dict[Key, Lever], *, strict: bool = False) -> None:
@@ -158,7 +149,7 @@ class Levers:
                 self.problem = f"job {key[0]}.{key[1]}: {error.strerror}"
                 if lever == NEUTRAL:  # what is to be undone is tried until it is
                     self._set[key] = _UNKNOWN
-                    self._due_us = min(self._due_us, boottime_us() + US_PER_S)
+                    self.due_us = min(self.due_us, boottime_us() + US_PER_S)
                 continue
             if lever == NEUTRAL:
                 self._set.pop(key, None)

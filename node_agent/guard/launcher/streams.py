@@ -112,7 +112,7 @@ class Streams:
         self._alone_since_us = process.boottime_us()
         self._last_us = 0  # when the command last wrote
         self._gone = False  # the caller, for good
-        self._kill_at_us: int | None = None
+        self._kill_at_us = 0  # when it is killed next; 0: its end has not begun
         self._ended_us: int | None = None
         self._exit = b""
         for fd in (self._input, out, err):
@@ -168,11 +168,9 @@ class Streams:
         now_us = process.boottime_us()
         alone = self._connection is None and now_us >= self._alone_since_us + PATIENCE_US
         if self._ended_us is None:
-            if (self._gone or alone) and self._kill_at_us is None:
-                kill(signal.SIGTERM)
-                self._kill_at_us = now_us + _GRACE_US
-            elif self._kill_at_us is not None and now_us >= self._kill_at_us:
-                kill(signal.SIGKILL)
+            due = now_us >= self._kill_at_us if self._kill_at_us else self._gone or alone
+            if due:
+                kill(signal.SIGKILL if self._kill_at_us else signal.SIGTERM)
                 self._kill_at_us = now_us + _GRACE_US
         elif now_us >= max(self._ended_us, self._last_us) + _LINGER_US:
             for each in self._outputs:  # a process that it left behind may hold them open; that one is not waited for
@@ -202,7 +200,7 @@ class Streams:
         return [fd for fd, _ in poll.poll(self._pause_ms())]
 
     def _pause_ms(self) -> int | None:
-        moments = [] if self._kill_at_us is None or self._ended_us is not None else [self._kill_at_us]
+        moments = [self._kill_at_us] if self._kill_at_us and self._ended_us is None else []
         if self._connection is None:
             moments.append(self._alone_since_us + PATIENCE_US)
         if self._ended_us is not None:

@@ -68,7 +68,7 @@ def lived(kernel: Kernel, periods: Periods, anchor_us: int | None, until_us: int
     kernel.advance(0)
     keep(periods, kernel, anchor_us)
     looks = 0
-    while (due_us := periods.due_us()) is not None and due_us < until_us:
+    while (due_us := periods.due_us) is not None and due_us < until_us:
         kernel.advance(max(due_us, kernel.now_us) + late())
         keep(periods, kernel, anchor_us)
         looks += 1
@@ -115,7 +115,7 @@ def test_a_longer_period_ends_where_nobody_asks_for_it_any_more() -> None:
     kernel = Kernel(3_000)
     periods = stretched(kernel, lambda: _HALF)
     keep(periods, kernel, None)
-    assert (kernel.length_us, periods.due_us()) == (PERIOD_US, None)
+    assert (kernel.length_us, periods.due_us) == (PERIOD_US, None)
 
 
 def test_what_was_asked_for_ends_by_itself() -> None:
@@ -125,10 +125,10 @@ def test_what_was_asked_for_ends_by_itself() -> None:
     assert periods.ask(0, 1 << 60) == MAX_LEASE_US
     periods.ask(0, 2_000)
     periods.keep()
-    assert periods.due_us() is not None
+    assert periods.due_us is not None
     kernel.advance(2_000)
     periods.keep()
-    assert periods.due_us() is None
+    assert periods.due_us is None
     with pytest.raises(Refusal, match="which was"):
         periods.ask(0, 1_999)
 
@@ -152,7 +152,7 @@ def test_a_ceiling_that_the_limiter_has_changed_is_left_to_it(ceiling: float | N
     now[0] = ceiling
     writes = list(kernel.writes)
     keep(periods, kernel, 0)
-    assert (kernel.writes, periods.due_us()) == (writes, None)
+    assert (kernel.writes, periods.due_us) == (writes, None)
 
 
 @pytest.mark.parametrize("fails", ["periods", "set_period"])
@@ -185,7 +185,7 @@ def test_nobody_looks_without_a_ceiling_or_where_nobody_asked() -> None:
     for anchor_us, ceiling in ((None, _HALF), (0, None), (0, 0.01)):  # so little is given in longer periods
         periods = Periods(kernel, lambda cpus=ceiling: cpus, kernel.clock)
         keep(periods, kernel, anchor_us)
-        assert periods.due_us() is None
+        assert periods.due_us is None
     assert kernel.writes == []
 
 

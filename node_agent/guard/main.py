@@ -77,8 +77,8 @@ class Guard:
             private_tmp=self._can["private /tmp"] == YES,
             holds=lambda: self._can.get("held turns") == YES and self._limiter.limits.cpus is not None,
             idle=lambda: self._limiter.limits.idle,
+            memory_bytes=lambda: self._limiter.limits.memory_bytes,
         )
-        self._jobs.memory_bytes = self._limiter.limits.memory_bytes
         self._users = UserSurvey(settings.security, self._loop)
         self._jobs.adopt()
         shown = DeskJobs(self._jobs.groups, self._cgroups, self._jobs.endings, self._jobs.cpu_sets)
@@ -86,7 +86,7 @@ class Guard:
             self._loop,
             settings.paths.run,
             self._records,
-            Pause(self._records, process.boot_id(), opted_out=not settings.parallel),
+            Pause(self._records, opted_out=not settings.parallel),
             OwnersWord(self._records),
             settings.security.desk_users,
             agent_uid,
@@ -194,7 +194,6 @@ class Guard:
 
     def _set_contract(self, request: requests.Contract) -> dict[str, Any]:
         self._limiter.set_contract(*request, process.boottime_us())
-        self._jobs.memory_bytes = self._limiter.limits.memory_bytes
         return self._limiter.status_fields()
 
     def _status(self, _: requests.Status) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def desk(rng: random.Random, random_count: int, shaped_count: int) -> Counter[st
             lambda: LIMITS,
             lambda: None,
         )
-        pause = Pause(records, "boot", opted_out=False)
+        pause = Pause(records, opted_out=False)
         made_desk = Desk(loop, made, records, pause, OwnersWord(records), (), os.geteuid(), reach)
         try:
             for packet in _packets(rng, random_count, shaped_count, *_AT_DESK):

@@ -33,7 +33,7 @@ class DeskAlone:
         )
         self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         records = Records(self._directory)
-        pause = Pause(records, "boot", opted_out=False)
+        pause = Pause(records, opted_out=False)
         reach = Reach(
             hold=self._hold,
             share=lambda _: None,

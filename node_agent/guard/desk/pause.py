@@ -21,10 +21,9 @@ class Pause:
     ``problem`` says why a successor of this guard would not know what holds now; empty where it would.
     """
 
-    def __init__(self, records: Records, boot_id: str, *, opted_out: bool) -> None:
+    def __init__(self, records: Records, *, opted_out: bool) -> None:
         """Take up what a predecessor has left on record. A damaged record may be a pause: it is one until resumed."""
         self._records = records
-        self._boot_id = boot_id
         self._opted_out = opted_out
         self.since_us: int | None = None
         self.until_us: int | None = None
@@ -60,7 +59,7 @@ class Pause:
         self.user = user
         until_s = None if seconds is None else time.time() + seconds
         record = {"user": user, "since_us": self.since_us, "until_us": self.until_us, "until_s": until_s}
-        self._keep({**record, "boot_id": self._boot_id})
+        self._keep({**record, "boot_id": process.boot_id()})
 
     def end(self) -> None:
         """Parallel work goes on."""
@@ -85,7 +84,7 @@ class Pause:
 
     def _take_up(self, found: dict[str, Any]) -> None:
         now_us = process.boottime_us()
-        same_boot = found["boot_id"] == self._boot_id
+        same_boot = found["boot_id"] == process.boot_id()
         until_us, until_s = found["until_us"], found["until_s"]
         if not same_boot and until_s is not None:
             until_us = now_us + round((float(until_s) - time.time()) * process.US_PER_S)

@@ -79,7 +79,6 @@ class Desk:
         self._word = word
         self._records = records
         self._to = to
-        self._boot_id = process.boot_id()
         self._doors = DeskDoors(loop, run, self._heard)
         self._look_us = 0
         self._inhibited_until_us = 0  # until then a program on the screen keeps the desktop from being idle
@@ -244,7 +243,7 @@ class Desk:
         """Since when (us since this boot) all jobs are stopped; None: they are not, or that was in another boot."""
         found = self._records.read("held") or {}
         since_us = found.get("since_us")
-        return since_us if found.get("boot_id") == self._boot_id and type(since_us) is int else None
+        return since_us if found.get("boot_id") == process.boot_id() and type(since_us) is int else None
 
     def _keep_held(self, since_us: int | None) -> None:
         if since_us == self._held_on_record():
@@ -253,7 +252,7 @@ class Desk:
             if since_us is None:
                 self._records.drop("held")
             else:
-                self._records.write({"since_us": since_us, "boot_id": self._boot_id}, "held")
+                self._records.write({"since_us": since_us, "boot_id": process.boot_id()}, "held")
 
     def _user(self, uid: int) -> str:
         """Whose word it is."""

@@ -15,9 +15,9 @@ from node_agent.guard.launcher.groups import UNKNOWN, Command, Group
 _NOBODY: Final = "?"
 
 
-def adopted(records: Records, cgroups: Cgroups, boot_id: str) -> list[Group]:
+def adopted(records: Records, cgroups: Cgroups) -> list[Group]:
     """The attempts that are on record or have a group. ``pidfd`` of a running command is its supervisor's."""
-    found = {}
+    found, boot_id = {}, process.boot_id()
     for job, attempt in records.groups():
         record = records.read("group", job, attempt) or {}
         try:

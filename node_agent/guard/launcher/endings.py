@@ -35,14 +35,12 @@ class Endings:
         records: Records,
         loop: Loop,
         emit: Emit,
-        boot_id: str,
     ) -> None:
         self._groups = groups
         self._cgroups = cgroups
         self._records = records
         self._loop = loop
         self._emit = emit
-        self._boot_id = boot_id
         self.on_begin: Callable[[tuple[int, int]], None] = lambda _: None
         self.paused = False  # while all jobs are held: no time limit runs
 
@@ -165,7 +163,7 @@ class Endings:
         if group.user is None:
             return  # not prepared: nothing that a successor could go on with
         try:
-            self._records.write(group.record(self._boot_id), "group", *group.key)
+            self._records.write(group.record(), "group", *group.key)
             group.save_at_us = None
         except OSError:  # a full disk: the guard goes on; until it is written a successor would know less
             group.save_at_us = process.boottime_us() + _SAVE_AGAIN_US

@@ -146,10 +146,11 @@ class Group:
         """Whether processes of it may be here, or its first is still to be started."""
         return self.state not in {"empty", "ended"}
 
-    def record(self, boot_id: str) -> Record:
+    def record(self) -> Record:
         """For ``state/records``: all that a successor of this guard must know."""
         kept = {name: getattr(self, name) for name in _KEPT}
-        return {"boot_id": boot_id, "request": self.request._asdict(), "user": self.user, "mark": self.mark, **kept}
+        boot_id, request = process.boot_id(), self.request._asdict()
+        return {"boot_id": boot_id, "request": request, "user": self.user, "mark": self.mark, **kept}
 
     @classmethod
     def of_record(cls, record: Record) -> "Group":

@@ -51,13 +51,14 @@ class Jobs:
         private_tmp: bool,
         holds: Callable[[], bool],
         idle: Callable[[], bool],
+        memory_bytes: Callable[[], int],
     ) -> None:
         """``agent_uid`` may connect to commands' streams; ``holds``: whether a job that waits for its turn is held now.
 
-        ``idle``: whether jobs are in the idle class.
+        ``idle``: whether jobs are in the idle class. ``memory_bytes``: what they may have together, by the contract.
         """
         self.groups: dict[tuple[int, int], Group] = {}
-        self.memory_bytes = settings.memory_bytes  # what jobs may have together, by the contract
+        self._memory_bytes = memory_bytes
         self._paused_since_us = 0
         self.paused: Callable[[], str] = str  # why nothing may start here now; empty where it may
         self.banned: Callable[[str], str] = lambda _: ""  # why a user's jobs are not taken here; empty where they are
@@ -67,10 +68,9 @@ class Jobs:
         self._emit = emit
         self._jobs_fd = jobs_fd
         self._agent_uid = agent_uid
-        self._boot_id = process.boot_id()
         self.levers = Levers(cgroups, self.groups, holds)
         self.cpu_sets = CpuSets(cgroups, self.groups, settings.procs)
-        self.endings = Endings(self.groups, cgroups, records, loop, emit, self._boot_id)
+        self.endings = Endings(self.groups, cgroups, records, loop, emit)
         self.endings.on_begin = self._ends
         self.cpu_sets.on_moved = self.endings.save
         self.freezer = Freezer(self.groups, cgroups, loop.complain)
@@ -83,7 +83,7 @@ class Jobs:
 
     def adopt(self) -> None:
         """Take over what a predecessor left."""
-        for group in adopted(self._records, self._cgroups, self._boot_id):
+        for group in adopted(self._records, self._cgroups):
             self.groups[group.key] = group
             self.endings.watch(group)
             for found in group.commands.values():
@@ -154,7 +154,7 @@ class Jobs:
                 group.errand = None
                 self.endings.look_in(group, 0)
 
-        self._sandboxes.make(group, group.memory_bytes or self.memory_bytes, done, ended)
+        self._sandboxes.make(group, group.memory_bytes or self._memory_bytes(), done, ended)
         self.groups[key] = group
 
     def _take_in(self, group: Group, found: Result) -> None:
@@ -196,7 +196,6 @@ class Jobs:
             self._jobs_fd if request.script or request.stream is not None else None,
             self._agent_uid,
             self._cgroups.usage(group.name).oom_kills,
-            self._boot_id,
             self.cpu_sets.affinity(group),
         )
         begun_on = group.processors
@@ -483,10 +482,10 @@ class Jobs:
         wanted = group.memory_bytes or 0
         others = (other for other in self.groups.values() if other is not group and other.state != "ended")
         promised = sum(other.memory_bytes or 0 for other in others)
-        if wanted and promised + wanted > self.memory_bytes:
+        if wanted and promised + wanted > (left := self._memory_bytes()):
             raise Refusal(
                 "memory",
-                f"{wanted} bytes wanted beside {promised} of other jobs; the contract leaves {self.memory_bytes}",
+                f"{wanted} bytes wanted beside {promised} of other jobs; the contract leaves {left}",
             )
 
     def _remove(self, group: Group, answer: Answer) -> None:

@@ -47,7 +47,6 @@ class CommandPlan(NamedTuple):
     jobs_fd: int | None
     agent_uid: int
     oom_kills: int
-    boot_id: str
     cpus: tuple[int, ...]
 
     @property
@@ -134,7 +133,7 @@ def _started(plan: CommandPlan, cgroups: Cgroups, records: Records, report_fd: i
             os.close(fd)
     own, child = process.stat_of(os.getpid()), process.stat_of(pid)
     run = {
-        "boot_id": plan.boot_id,
+        "boot_id": process.boot_id(),
         "supervisor": os.getpid(),
         "supervisor_start": own.start_ticks if own else -1,
         "pid": pid,
@@ -263,7 +262,7 @@ def _record(plan: CommandPlan, pid: int, start_ticks: int, code: int, cgroups: C
         "job": plan.asked.job,
         "attempt": plan.asked.attempt,
         "n": plan.asked.n,
-        "boot_id": plan.boot_id,
+        "boot_id": process.boot_id(),
         "pid": pid,
         "start_time": start_ticks,
         "status": code if code >= 0 else None,

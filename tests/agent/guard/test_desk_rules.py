@@ -89,7 +89,7 @@ def test_a_pause_that_ends_by_itself_on_a_full_disk_ends(tmp_path: Path, full: N
         assert desk.said(0, "status")["paused"] == ""
 
 
-PAUSED = {"boot_id": "boot", "user": "ann", "since_us": 1, "until_us": None, "until_s": None}
+PAUSED = {"boot_id": process.boot_id(), "user": "ann", "since_us": 1, "until_us": None, "until_s": None}
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def test_end_while_the_machine_shuts_down_is_not_recorded(
 
     monkeypatch.setattr(machine, "shuts_down", shuts_down)
     asked = Spawn(1, 1, 0, ("true",), {}, "/")
-    plan: Any = SimpleNamespace(asked=asked, key=(1, 1, 0), group="job-1.1", oom_kills=0, boot_id="boot")
+    plan: Any = SimpleNamespace(asked=asked, key=(1, 1, 0), group="job-1.1", oom_kills=0)
     supervisor_pid = os.fork()
     if supervisor_pid == 0:
         _attend(plan, ended(1), None, groups, records, os.open("/dev/null", os.O_WRONLY))

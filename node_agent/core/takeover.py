@@ -28,16 +28,16 @@ class TakeOver:
             return  # nothing, or it goes on already
         what = f"cluster {cluster_id} has taken this node over" if cluster_id else "this node was removed"
         self._memory.effects.append(fx.Say("warn", f"{what}: what there is of the last cluster's jobs is ended"))
-        begun, self._left = bool(self._left), left
-        if not begun:
-            self._works.begin(self._steps())
+        self._left = left
+        self._works.begin(self._steps(left))
 
-    def _steps(self) -> Steps[None]:
-        while self._left:
-            for key in sorted(self._left):
+    def _steps(self, left: dict[Key, str]) -> Steps[None]:
+        """Sweep at once, and again until nothing is left or another take-over has begun."""
+        while left and self._left is left:
+            for key in sorted(left):
                 with contextlib.suppress(Refusal):  # tried again at the next sweep
                     yield from self._give_up(key)
-            if self._left:
+            if left:
                 yield Pause(_SWEEP_US)
 
     def _give_up(self, key: Key) -> Steps[None]:

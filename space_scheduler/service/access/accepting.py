@@ -148,12 +148,11 @@ class Acceptor:
         try:
             connection.transport, _ = await self._loop.connect_accepted_socket(self._server, connection.accepted)
             connection.transport.max_size = _PIECE_BYTES  # type: ignore[attr-defined]
-        except OSError:
+        except BaseException as error:
             self._users.leave(connection)
+            if not isinstance(error, OSError):
+                raise
             connection.accepted.close()
-        except BaseException:
-            self._users.leave(connection)
-            raise
 
     # strangers
 

@@ -33,7 +33,7 @@ class Jobs:
 
     async def changed(self, job_id: int, timeout_s: float) -> None:
         """Wait until a job makes a step, at most so long."""
-        await _at_most(self._step_of(job_id), timeout_s)
+        await at_most(self._step_of(job_id), timeout_s)
 
     async def ended(self, job_id: int, timeout_s: float) -> JobRecord:
         """The job when it has ended, or as it is after ``timeout_s``."""
@@ -45,7 +45,7 @@ class Jobs:
             left_s = until - loop.time()
             if not record.alive or self.stopping or left_s <= 0:
                 return record
-            await _at_most(step, left_s)
+            await at_most(step, left_s)
 
     def _step_of(self, job_id: int) -> asyncio.Event:
         step = self._steps.setdefault(job_id, asyncio.Event())
@@ -60,7 +60,8 @@ class Jobs:
             step.set()
 
 
-async def _at_most(step: asyncio.Event, timeout_s: float) -> None:
+async def at_most(event: asyncio.Event, timeout_s: float) -> None:
+    """Wait until an event is set, at most so long."""
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
-            await step.wait()
+            await event.wait()

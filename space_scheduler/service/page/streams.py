@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from space_scheduler.service.api.waiting import at_most
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.journal.records import Committed, View
 from space_scheduler.service.log import Log
@@ -40,9 +41,7 @@ class Stream:
 
     async def waited(self) -> bool:
         """Whether there are news within :data:`STILL_THERE_S`."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(STILL_THERE_S):
-                await self.news.wait()
+        await at_most(self.news, STILL_THERE_S)
         told = self.news.is_set()
         self.news.clear()
         return told
@@ -109,7 +108,8 @@ class Streams:
                     idle_since_s = time.monotonic()
                     self.seeing = await self._tried("the page could not be made", self._look)
                 await asyncio.sleep(LOOK_S)
-                await self._wait_for_change()
+                await at_most(self._changed, LOOK_S)
+                self._changed.clear()
             self._somebody.clear()
             self._forget()
 
@@ -118,12 +118,6 @@ class Streams:
         self.feed, self.own, self.ready, self._ended = Feed(), {}, False, None
         self._nodes, self._nodes_s = ({}, 0), 0.0
         self._rows.forget()
-
-    async def _wait_for_change(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_S):
-                await self._changed.wait()
-        self._changed.clear()
 
     async def _tried(self, what: str, part: Callable[[], Awaitable[None]]) -> bool:
         """Whether a part of a look succeeds. One that fails is tried again; it is logged once until it succeeds."""

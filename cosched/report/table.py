@@ -63,12 +63,12 @@ class Table:
         for note in self.notes:
             console.print(f"  {note}", highlight=False, markup=False)
 
-    def print(self) -> None:
-        """Print to standard output: drawn, or as a list."""
+    def print(self, *, err: bool = False) -> None:
+        """Print to standard output (a drawn one, with ``err``, to standard error): drawn, or as a list."""
         if self.cut:
             self._print_list()
         else:
-            self.show(console())
+            self.show(console(stderr=err))
 
     def _print_list(self) -> None:
         """A line for each row. Into a pipe: tabs between values, the columns' names first; notes go to stderr."""

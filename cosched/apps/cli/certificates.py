@@ -16,6 +16,7 @@ from cosched.identity.names import ISSUED, Kind, checked_name
 from cosched.report.table import Table
 from cosched.wire.api import CertificateDoc, RevokeRequest
 
+_REVOKED: Final = {None: "", True: "revoked", False: "no"}
 _KINDS: Final = ("scheduler", "node", "user")
 
 
@@ -70,11 +71,10 @@ def list_command(authority: Listed | None, server: str | None, lab: str | None) 
         rows[each.serial] = Certificate(each.serial, each.kind, each.name, until, each.revoked)
     table = Table("Certificates", ("serial", "whose", "good until", "revoked"))
     for row in rows.values():
-        word = "" if row.revoked is None else "revoked" if row.revoked else "no"
-        table.add(row.serial, f"{row.kind} {row.name}", (row.until or "not known here")[:10], word)
-    own = [name for name in ("scheduler", "authority") if name in expires]
-    table.notes += [f"{name}: good until {expires[name][:10]}" for name in own]
-    table.notes += issued.damaged
+        until = (row.until or "not known here")[:10]
+        table.add(row.serial, f"{row.kind} {row.name}", until, _REVOKED[row.revoked])
+    own = [f"{name}: good until {expires[name][:10]}" for name in ("scheduler", "authority") if name in expires]
+    table.notes += own + issued.damaged
     if problem:
         table.notes.append(f"which were revoked is not known: {problem}")
     whole = {"certificates": list(rows.values()), "expires": expires, "problem": problem, "damaged": issued.damaged}

@@ -52,19 +52,17 @@ def _on_node(found: OnNodeDoc) -> str:
     return f"{found.name} takes {found.tasks}, rank {found.rank} ({used})"
 
 
-def _coscheduling(found: CoschedulingDoc) -> list[str]:
+def _coscheduling(found: CoschedulingDoc) -> Iterator[str]:
     """How it runs beside others, and what is seen of how it receives."""
-    lines = [f"coscheduling {found.mode}: each task's due is {found.share:.0%} of a CPU, raised {found.raises} times"]
+    yield f"coscheduling {found.mode}: each task's due is {found.share:.0%} of a CPU, raised {found.raises} times"
     if found.rows:
         length = humanised(round(found.slot_s * US_PER_S))
-        lines.append(f"  takes turn {found.row + 1} of {found.rows} with its neighbours, {length} each")
+        yield f"  takes turn {found.row + 1} of {found.rows} with its neighbours, {length} each"
     if found.done_s is not None:
         most = "at most " if found.done_estimated else ""
-        lines.append(f"  has done {most}{lasting(found.done_s)} of work, which its time limit counts")
+        yield f"  has done {most}{lasting(found.done_s)} of work, which its time limit counts"
     if found.receives:
-        told = ", ".join(f"{_RECEIVES.get(how, how)} on {node}" for node, how in found.receives.items())
-        lines.append(f"  receives: {told}")
+        yield "  receives: " + ", ".join(f"{_RECEIVES.get(how, how)} on {node}" for node, how in found.receives.items())
     if found.transports or found.unseen:
-        lines.append(f"  messages seen waiting: {', '.join(found.transports) or 'none'}")
-    lines += [f"  not seen: {each}" for each in found.unseen]
-    return lines
+        yield f"  messages seen waiting: {', '.join(found.transports) or 'none'}"
+    yield from (f"  not seen: {each}" for each in found.unseen)

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from cosched.apps.cli.page import show
-from cosched.apps.cli.shared.values import one_of
+from cosched.apps.cli.shared.values import one_of, read_by
 from cosched.apps.cli.shared.verb import Answer, says
 from cosched.apps.lab.commands import CannotRun, Command, at_terminal, attached, terminal_size
 from cosched.apps.lab.lab import DEFAULT_NAME, Lab, standing, status, take_down
@@ -27,6 +27,26 @@ _NAME = click.option(
 )
 
 
+def _tier(tier: int, option: str) -> int:
+    if tier not in (1, 2, 3):
+        raise BadInput(option, str(tier), "1, 2 or 3")
+    return tier
+
+
+def _directories(keep: tuple[Path, ...], option: str) -> tuple[Path, ...]:
+    for directory in keep:
+        if not directory.is_dir():
+            raise BadInput(option, f"{directory} is no directory", "one that is there")
+    return keep
+
+
+def _policy(name: str, option: str) -> str:
+    from space_scheduler.plugins import resolve  # noqa: PLC0415 (only for this verb)
+
+    resolve(name, where=option)
+    return name
+
+
 @click.group("lab")
 def command() -> None:
     """Workstations made out of this machine: with agents, a scheduler, and users at the desks.
@@ -39,13 +59,35 @@ def command() -> None:
 @command.command("up")
 @click.option("--nodes", type=int, help="How many workstations [default: 4, or those of --clusters].")
 @click.option("--clusters", default="", metavar="N,N…", help="Several labs: how many of the nodes are in c1, c2, ….")
-@click.option("--delay", metavar="TIME", help="How long a packet takes from one cluster to another, such as 5ms.")
-@click.option("--rate", metavar="RATE", help="How much passes between clusters each second, such as 100Mbit.")
+@click.option(
+    "--delay",
+    "delay_us",
+    metavar="TIME",
+    default="0s",
+    callback=read_by(duration_us),
+    help="How long a packet takes from one cluster to another, such as 5ms.",
+)
+@click.option(
+    "--rate",
+    "rate_bit_s",
+    metavar="RATE",
+    default="0kbit",
+    callback=read_by(rate_bit_s),
+    help="How much passes between clusters each second, such as 100Mbit.",
+)
 @click.option("--cpus", type=int, default=1, show_default=True, help="CPUs of each.")
-@click.option("--mem", metavar="SIZE", help="Memory of each, such as 512MiB [default: an equal part of what is free].")
+@click.option(
+    "--mem",
+    "memory_bytes",
+    metavar="SIZE",
+    callback=read_by(size_bytes),
+    help="Memory of each, such as 512MiB [default: an equal part of what is free].",
+)
 @click.option("--name", "--lab", default=DEFAULT_NAME, show_default=True, metavar="NAME", help="The lab's name.")
-@click.option("--tier", type=int, help="1, 2 or 3 [default: the best there is].")
-@click.option("--policy", default="easy", show_default=True, metavar="NAME", help="Scheduling policy.")
+@click.option("--tier", type=int, callback=read_by(_tier), help="1, 2 or 3 [default: the best there is].")
+@click.option(
+    "--policy", default="easy", show_default=True, metavar="NAME", callback=read_by(_policy), help="Scheduling policy."
+)
 @click.option("--users", default="0", show_default=True, metavar="K|P%", help="Desks with a synthetic user.")
 @click.option("--user-profile", default="", metavar="NAME|FILE", help="What kind of user [default: the paper's mix].")
 @click.option("--presence", type=click.Path(path_type=Path), metavar="FILE", help="They come and go as in this trace.")
@@ -61,31 +103,20 @@ def command() -> None:
     help="How jobs that share nodes run together.",
 )
 @click.option(
-    "--keep", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+    "--keep", multiple=True, type=click.Path(path_type=Path), metavar="DIR", callback=read_by(_directories),
     help="A directory of /tmp, /var/tmp, /dev/shm or /run that the nodes see too; may be given several times.",
 )  # fmt: skip
 @click.option("--page", is_flag=True, help="Show it in a browser until Ctrl-C; the lab stays.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def up(
     nodes: int | None,
-    clusters: str,
-    delay: str | None,
-    rate: str | None,
-    cpus: int,
-    mem: str | None,
-    name: str,
-    tier: int | None,
-    policy: str,
     users: str,
     user_profile: str,
     presence: Path | None,
-    cap: bool,
-    pin: bool,
-    mpl: int,
-    coscheduling: str,
     keep: tuple[Path, ...],
     page: bool,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Make a lab and wait until all its agents have joined. A lab that is up with the same settings is left as it is.
 
@@ -98,30 +129,18 @@ def up(
 
     if page and as_json:
         raise BadInput("--page", "together with --json", "one of the two")
-    _checked_policy(policy)
     if nodes is None:
-        nodes = _sum(clusters) if clusters else _NODES
+        nodes = _sum(given["clusters"]) if given["clusters"] else _NODES
     lab = Lab.up(
         nodes,
-        name=name,
-        cpus=cpus,
-        memory_bytes=None if mem is None else size_bytes(mem, "--mem"),
-        tier=_tier(tier),
-        policy=policy,
         users=_users(users, nodes),
         user_profile=os.path.abspath(user_profile) if is_file(user_profile) else user_profile,
         presence=str(presence.absolute()) if presence else "",
-        cap=cap,
-        pin=pin,
-        mpl=mpl,
-        coscheduling=coscheduling,
-        clusters=clusters,
-        delay_us=0 if delay is None else duration_us(delay, "--delay"),
-        rate_bit_s=0 if rate is None else rate_bit_s(rate, "--rate"),
-        keep=_directories(keep),
+        keep=keep,
         say=lambda text: click.echo(text, err=as_json),
+        **given,
     )
-    click.echo(msgspec.json.encode(status(name)) if as_json else _welcome(lab))
+    click.echo(msgspec.json.encode(status(lab.name)) if as_json else _welcome(lab))
     if page:
         with lab.client() as client:
             show(client)
@@ -160,16 +179,13 @@ def _status(told: dict[str, Any]) -> Iterator[str | Table]:
         ("node", *(["cluster"] if several else []), "address", "state", "presence", "jobs", "services"),
     )
     for node in told["nodes"]:
-        jobs = " ".join(map(str, node["jobs"]))
         cluster = [node["cluster"]] if several else []
-        services = _services(node["services"])
+        jobs, services = " ".join(map(str, node["jobs"])), _services(node["services"])
         table.add(node["name"], *cluster, node["address"], node["state"], node["presence"], jobs, services)
-    cluster = [told["link"]["clusters"][0]] if told["link"] and "clusters" in told["link"] else [""] * several
+    cluster = (told["link"].get("clusters") or [""])[:1] if several else []
     table.add(HEAD, *cluster, told["scheduler_address"], "", "", "", _services(told["scheduler"]))
-    if several:
-        table.notes.append(_link(told["link"], told["settings"]))
-    if told["problem"]:
-        table.notes.append(told["problem"])
+    link = _link(told["link"], told["settings"]) if several else ""
+    table.notes += filter(None, (link, told["problem"]))
     table.notes += [f"socket   {told['socket']}", f"logs     {told['directory']}"]
     yield table
 
@@ -307,27 +323,8 @@ def _sum(clusters: str) -> int:
     return sum(int(each) for each in clusters.split(",") if each.isascii() and each.isdigit() and len(each) < 4)
 
 
-def _tier(tier: int | None) -> int | None:
-    if tier not in (None, 1, 2, 3):
-        raise BadInput("--tier", str(tier), "1, 2 or 3")
-    return tier
-
-
 def _users(text: str, nodes: int) -> int:
     match = re.fullmatch(r"([0-9]+)(%?)", text)
     if not match or (match[2] and int(match[1]) > 100):
         raise BadInput("--users", repr(text), "a number of desks such as 1, or a percentage of the nodes such as 25%")
     return -(-nodes * int(match[1]) // 100) if match[2] else int(match[1])
-
-
-def _directories(keep: tuple[Path, ...]) -> tuple[Path, ...]:
-    for directory in keep:
-        if not directory.is_dir():
-            raise BadInput("--keep", f"{directory} is no directory", "one that is there")
-    return keep
-
-
-def _checked_policy(policy: str) -> None:
-    from space_scheduler.plugins import resolve  # noqa: PLC0415 (only for this verb)
-
-    resolve(policy)

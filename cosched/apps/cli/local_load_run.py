@@ -9,13 +9,13 @@ import click
 import msgspec
 
 from cosched.apps.cli.shared.values import read_by, up_to, within
-from cosched.apps.cli.shared.verb import json_text
+from cosched.apps.cli.shared.verb import echo, echo_json, json_text
 from cosched.client import places
 from cosched.config.node import NodeConfig, load_node
 from cosched.config.units import size_bytes
 from cosched.errors import BadInput, Failed, nearest
 from cosched.model.time import humanised, us
-from cosched.report.table import Table, console, shown
+from cosched.report.table import Table, shown
 from local_load import memory, peer
 from local_load import profile as profiles
 from local_load.measured import room
@@ -145,16 +145,12 @@ def _run(
     finally:
         if raw:
             raw.unlink(missing_ok=True)
-    if given["as_json"]:
-        click.echo(msgspec.json.encode(summary))
-    else:
-        _show(summary, alone)
+    echo_json(summary) if given["as_json"] else echo(_shown(summary, alone))
     if summary["problems"]:
         raise Failed("; ".join(summary["problems"]))
 
 
-def _show(summary: dict[str, Any], alone: bool) -> None:
-    screen = console()
+def _shown(summary: dict[str, Any], alone: bool) -> Iterator[Table]:
     if not alone:
         there = humanised(us(round(summary["present_s"])))
         targets = Table(
@@ -165,9 +161,8 @@ def _show(summary: dict[str, Any], alone: bool) -> None:
             found = summary["targets"][name]
             target, achieved = found[f"target_{unit}"], found[f"achieved_{unit}"]
             off = f"{achieved / target - 1:+.1%}" if target else ""
-            label = f"{name}, {unit.replace('_per_', '/')}"
-            targets.add(label, target, achieved, off, found["held"], found["why"])
-        targets.show(screen)
+            targets.add(f"{name}, {unit.replace('_per_', '/')}", target, achieved, off, found["held"], found["why"])
+        yield targets
     calls = Table(
         "From the moment due to the end", ["call", "samples", "p50 ms", "p95 ms", "p99 ms", "max ms", ">400 ms"]
     )
@@ -180,7 +175,7 @@ def _show(summary: dict[str, Any], alone: bool) -> None:
     )
     if cost["lost_samples"]:
         calls.notes.append(f"{cost['lost_samples']} samples were lost")
-    calls.show(screen)
+    yield calls
 
 
 def _calls(text: str | None, alone: bool) -> tuple[str, ...]:

@@ -10,13 +10,14 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import click
 
 import cosched
 from cosched.apps.cli.shared.extras import advice
 from cosched.apps.cli.shared.foreign import no_command, no_switch
+from cosched.apps.cli.shared.verb import say
 from cosched.apps.lab.interrupt import like_ctrl_c
 from cosched.errors import BadInput, Failed, nearest
 
@@ -133,37 +134,31 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         with like_ctrl_c():
             status = cli.main(arguments, prog_name="cosched", standalone_mode=False)
-    except BadInput as error:
-        _complain(str(error))
-        sys.exit(error.status)
-    except Failed as error:
-        _complain(str(error))
-        sys.exit(error.status)
+    except (BadInput, Failed) as error:
+        _end(str(error), error.status)
     except click.ClickException as error:
+        status = 2 if isinstance(error, click.UsageError | click.FileError) else 1
         if isinstance(error, click.NoSuchOption) and (foreign := no_switch(error)):
-            _complain(str(foreign))
-        else:
-            error.show()
-        sys.exit(2 if isinstance(error, click.UsageError | click.FileError) else 1)
+            _end(str(foreign), status)
+        error.show()
+        sys.exit(status)
     except ModuleNotFoundError as error:
         if not (what := advice(error.name or "")):
             raise
-        _complain(f"this {what}")
-        sys.exit(1)
+        _end(f"this {what}", 1)
     except (click.Abort, KeyboardInterrupt):
-        _complain("interrupted")
-        sys.exit(130)
+        _end("interrupted", 130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; nothing more to say
         sys.exit(1)
     except OSError as error:
-        _complain(f"{error.filename or 'output'}: {error.strerror}")
-        sys.exit(1)
+        _end(f"{error.filename or 'output'}: {error.strerror}", 1)
     sys.exit(status if isinstance(status, int) else 0)
 
 
-def _complain(message: str) -> None:
-    click.echo(f"cosched: {message}", err=True)
+def _end(message: str, status: int) -> NoReturn:
+    say(f"cosched: {message}")
+    sys.exit(status)
 
 
 if __name__ == "__main__":

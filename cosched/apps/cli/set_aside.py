@@ -26,8 +26,8 @@ def command(client: Client, wide: bool) -> Answer:
     if not found.set_aside:
         return Answer(found, ["nothing is set aside"])
     columns = ("kind", "name", "user", "what", "by", "since", "comes back")
-    table = Table("Set aside", columns, cut=("what", "comes back"), wide=wide)
-    for each in found.set_aside:
-        since = clock(each.since) if each.since else "not known"
-        table.add(each.kind, each.name, each.user, each.what, each.by, since, each.back)
-    return Answer(found, [table])
+    rows = [
+        (each.kind, each.name, each.user, each.what, each.by, clock(each.since) or "not known", each.back)
+        for each in found.set_aside
+    ]
+    return Answer(found, [Table("Set aside", columns, [*rows], cut=("what", "comes back"), wide=wide)])

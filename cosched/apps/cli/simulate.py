@@ -13,12 +13,12 @@ from cosched.apps.cli.shared.options import experiment as make_experiment
 from cosched.apps.cli.shared.options import settings
 from cosched.apps.cli.shared.outputs import GROUPINGS, check_targets, checked_log, event_log, expected_of, leave, left
 from cosched.apps.cli.shared.progress import Progress
-from cosched.apps.cli.shared.verb import echo_json
+from cosched.apps.cli.shared.verb import echo, echo_json
 from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
 from cosched.metrics.summary import grouped, summarise, with_intervals
 from cosched.report import schedule_file
-from cosched.report.table import STDOUT, console
+from cosched.report.table import STDOUT
 from cosched.workload.rules import NeverRan
 from space_scheduler.simulator.experiment import policy_of, prepare_workload, run
 from space_scheduler.simulator.host import Outcome
@@ -126,30 +126,25 @@ def command(
             **({"repeated": not differing, "differing_outputs": differing} if expected else {}),
         }
         echo_json(document)
-    else:
-        screen = console(stderr=piped)
-        shown = {label: summary}
-        if readings.share(load, both) > readings.SHOWN_ABOVE:
-            shown |= {
-                f"{label} (--never-ran {rule})": each for rule, each in both.items() if rule != experiment.never_ran
-            }
-        show.summaries(shown, load, show.without_nodes(experiment)).show(screen)
-        if batches:
-            show.intervals(batches, len(load)).show(screen)
-        for what, rows in groups.items():
-            show.groups(what, label, rows).show(screen)
-        for line in left(out, expected, differing):
-            click.echo(line, err=piped)
+        return 1 if differing else 0
+    shown = {label: summary}
+    if readings.share(load, both) > readings.SHOWN_ABOVE:
+        shown |= {f"{label} (--never-ran {rule})": each for rule, each in both.items() if rule != experiment.never_ran}
+    tables = [show.summaries(shown, load, show.without_nodes(experiment))]
+    tables += [show.intervals(batches, len(load))] if batches else []
+    tables += [show.groups(what, label, rows) for what, rows in groups.items()]
+    echo([*tables, *left(out, expected, differing)], err=piped)
     return 1 if differing else 0
 
 
 def _write(outcome: Outcome, schedule: Path | None, changes: Path | None, placements: Path | None) -> None:
-    if schedule:
-        schedule_file.write(outcome, schedule)
-    if changes:
-        schedule_file.write_holdings(outcome, changes)
-    if placements:
-        schedule_file.write_placements(outcome, placements)
+    for path, write in (
+        (schedule, schedule_file.write),
+        (changes, schedule_file.write_holdings),
+        (placements, schedule_file.write_placements),
+    ):
+        if path:
+            write(outcome, path)
 
 
 def _process_age_s() -> float:

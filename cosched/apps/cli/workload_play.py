@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +13,7 @@ import click
 from cosched.apps.cli.shared.job_environment import directory, environment, utf8
 from cosched.apps.cli.shared.outputs import check_targets
 from cosched.apps.cli.shared.progress import Progress
-from cosched.apps.cli.shared.values import one_of, whole_number
+from cosched.apps.cli.shared.values import one_of, read_by, whole_number
 from cosched.apps.cli.shared.verb import echo_json, json_option, service
 from cosched.apps.play import play_manifest, prediction, results, session
 from cosched.apps.play.play_log import PlayLog
@@ -95,7 +96,9 @@ class Files(NamedTuple):
 )
 @click.option(
     "--margin",
+    "margin_us",
     metavar="TIME",
+    callback=read_by(duration_us),
     default="10s",
     show_default=True,
     help="Added to each estimate, which is a limit too; not scaled.",
@@ -131,7 +134,15 @@ class Files(NamedTuple):
     callback=one_of("cancel", "leave"),
     help="What becomes of the jobs when this is interrupted [asks on a terminal, else cancel].",
 )
-@click.option("--patience", metavar="TIME", default="10min", show_default=True, help="So long the service may be away.")
+@click.option(
+    "--patience",
+    "patience_us",
+    metavar="TIME",
+    default="10min",
+    callback=read_by(duration_us),
+    show_default=True,
+    help="So long the service may be away.",
+)
 @click.option("--predict", metavar="POLICY", help="Also what the simulator says of the same submissions.")
 @click.option(
     "--directory", "place", metavar="DIR", help="Where jobs work; must be on every node [the current directory]."
@@ -155,7 +166,7 @@ def play(
     resume: bool,
     force: bool,
     on_interrupt: str | None,
-    patience: str,
+    patience_us: int,
     predict: str | None,
     place: str | None,
     variables: tuple[str, ...],
@@ -181,9 +192,9 @@ def play(
       cosched workload play LOG --map map.yaml --limit 50 --output first.parquet --predict easy
       cosched workload play LOG --map map.yaml --limit 50 --output first.parquet --resume
     """
-    settings = _settings(given)
+    settings = PlaySettings(**given | {"work": Work(given["work"])})
+    settings.check()
     files = _files(log, map_file, shapes, output)
-    patience_s = duration_us(patience, "--patience") / US_PER_S
     if predict:
         resolve(predict, where="--predict")
     record = _record(files, resume=resume, force=force)
@@ -193,7 +204,7 @@ def play(
         plan = planned(files.log, files.programs, files.shapes, settings, found.cluster.procs, base)
         tag = record.begin(session.begun(files.inputs, settings, {"directory": base.directory}, found.cluster))
         record.keep(session.part(record, found, sys.argv[1:]))
-        status = _played(client, plan, record, tag, patience_s=patience_s, on_interrupt=on_interrupt)
+        status = _played(client, plan, record, tag, patience_s=patience_us / US_PER_S, on_interrupt=on_interrupt)
     jobs = results.rows(plan.jobs, record, results.bound(settings.scale))
     results.write(jobs, files.output)
     made = play_manifest.made(record, found.cluster, found.nodes, files.inputs, [files.output])
@@ -201,20 +212,6 @@ def play(
     told = _predicted(plan, jobs, found, predict, settings) if predict else None
     _show(jobs, plan, files, settings, told, status, as_json=as_json)
     return status or int(not any(job.ran for job in jobs))
-
-
-def _settings(given: dict[str, Any]) -> PlaySettings:
-    settings = PlaySettings(
-        scale=given["scale"],
-        seed=given["seed"],
-        limit=given["limit"],
-        estimates=given["estimates"],
-        margin_us=duration_us(given["margin"], "--margin"),
-        work=Work(given["work"]),
-        speed_up=given["speed_up"],
-    )
-    settings.check()
-    return settings
 
 
 def _files(log: str, map_file: Path | None, shapes: Path | None, output: Path | None) -> Files:
@@ -314,9 +311,7 @@ def _show(
     as_json: bool,
 ) -> None:
     groups, late = results.grouped(jobs), results.lateness(jobs)
-    states: dict[str, int] = {}
-    for job in jobs:
-        states[job.state] = states.get(job.state, 0) + 1
+    states = Counter(job.state for job in jobs)
     if as_json:
         echo_json(
             {

@@ -1,6 +1,7 @@
 """What ``cosched desk`` says to the person at the desk, made of what the guard answers."""
 
 import time
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
@@ -53,9 +54,8 @@ def _moment(boot_us: int | None) -> str | None:
 
 
 def _limits(told: dict[str, Any]) -> str:
-    limits = told["limits"]
+    limits, left = told["limits"], told.get("paused_for_s")
     if told["paused"]:
-        left = told.get("paused_for_s")
         return f"paused: {told['paused']}" + ("" if left is None else f", for {lasting(left)} more")
     cpus = limits["cpus"]
     ceiling = "no limit on CPU" if cpus is None else f"at most {cpus:g} CPU{'s' * (cpus != 1)}"
@@ -67,14 +67,14 @@ def _job_line(job: dict[str, Any]) -> str:
     if job["user"] is None:
         return f"  job {job['job']}{state}: another user's"
     count = job["processes"]
-    parts = [f"{count} process{'' if count == 1 else 'es'}"]
-    if job["cpus_used"] is not None:
-        parts.append(f"uses {job['cpus_used']:.2g} CPUs")
-    parts.append(f"{memory_text(job['memory_bytes'])} of memory")
-    if job["since"]:
-        parts.append(f"here since {_clock(job['since'])}")
-    parts.append(_end(job["until"]))
-    return f"  job {job['job']} of {job['user']}{state}: {', '.join(parts)}"
+    parts = (
+        f"{count} process{'' if count == 1 else 'es'}",
+        "" if job["cpus_used"] is None else f"uses {job['cpus_used']:.2g} CPUs",
+        f"{memory_text(job['memory_bytes'])} of memory",
+        f"here since {_clock(job['since'])}" if job["since"] else "",
+        _end(job["until"]),
+    )
+    return f"  job {job['job']} of {job['user']}{state}: {', '.join(filter(None, parts))}"
 
 
 def _end(until: str | None) -> str:
@@ -85,21 +85,18 @@ def _end(until: str | None) -> str:
     return f"overdue since {_clock(until)}" if overdue else f"until {_clock(until)} at most"
 
 
-def _word(word: dict[str, Any], contract: dict[str, Any]) -> list[str]:
+def _word(word: dict[str, Any], contract: dict[str, Any]) -> Iterator[str]:
     """What the owner has said, beside a pause."""
-    found = []
     if (ratio := word.get("cpu_ratio")) is not None:
         less = "" if ratio <= contract["cpu_ratio"] else f" (the contract allows {contract['cpu_ratio']:g})"
-        found.append(f"share: {ratio:g} of the CPU while somebody is here{less}")
+        yield f"share: {ratio:g} of the CPU while somebody is here{less}"
     if word.get("hours"):
-        found.append(f"hours: {' and '.join(_window(*each) for each in word['hours'])}")
+        yield f"hours: {' and '.join(_window(*each) for each in word['hours'])}"
     if word.get("probe") is False:
-        found.append("probe: off, how late programs wake up is not measured")
+        yield "probe: off, how late programs wake up is not measured"
     if word.get("wake"):
-        found.append("wake: on, this computer may be woken from its sleep for jobs that wait")
-    for user, ban in sorted((word.get("bans") or {}).items()):
-        found.append(f"banned: {user}{_until(ban['until_s'])}")
-    return found
+        yield "wake: on, this computer may be woken from its sleep for jobs that wait"
+    yield from (f"banned: {user}{_until(ban['until_s'])}" for user, ban in sorted((word.get("bans") or {}).items()))
 
 
 def _until(until_s: float | None) -> str:

@@ -1,6 +1,7 @@
 """The tables that several verbs print."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from cosched.config.experiment import Experiment
 from cosched.metrics.summary import BatchMeans, Group, Summary
@@ -31,6 +32,21 @@ def without_nodes(experiment: Experiment) -> list[str]:
 
 def summaries(by_policy: dict[str, Summary], load: Workload, notes: Iterable[str] = ()) -> Table:
     """The measures of one or more policies over one workload, a row each, with what the reader left out."""
+    rows: list[Sequence[Any]] = [
+        (
+            name,
+            humanised(us(summary.mean_wait_s)),
+            humanised(us(summary.median_wait_s)),
+            humanised(us(summary.p95_wait_s)),
+            humanised(us(summary.mean_execution_s)),
+            humanised(us(summary.mean_response_s)),
+            summary.mean_bounded_slowdown,
+            f"{summary.utilization:.4f}",
+            humanised(us(summary.makespan_s)),
+            f"{summary.backfilled_ratio:.1%}",
+        )
+        for name, summary in by_policy.items()
+    ]
     table = Table(
         f"{load.name}: {len(load)} jobs on {load.procs_total} processors ({load.procs_total_from})",
         (
@@ -45,20 +61,8 @@ def summaries(by_policy: dict[str, Summary], load: Workload, notes: Iterable[str
             "makespan",
             "backfilled",
         ),
+        rows,
     )
-    for name, summary in by_policy.items():
-        table.add(
-            name,
-            humanised(us(summary.mean_wait_s)),
-            humanised(us(summary.median_wait_s)),
-            humanised(us(summary.p95_wait_s)),
-            humanised(us(summary.mean_execution_s)),
-            humanised(us(summary.mean_response_s)),
-            summary.mean_bounded_slowdown,
-            f"{summary.utilization:.4f}",
-            humanised(us(summary.makespan_s)),
-            f"{summary.backfilled_ratio:.1%}",
-        )
     table.notes.append("bounded slowdown: mean over jobs of max(1, turnaround / max(time alone, 10 s))")
     table.notes += counts(load.skipped, load.adjusted)
     table.notes += notes
@@ -69,11 +73,11 @@ def summaries(by_policy: dict[str, Summary], load: Workload, notes: Iterable[str
 
 def counts(skipped: Mapping[str, int], adjusted: Mapping[str, int]) -> list[str]:
     """What the reader left out, and what it had to interpret, a line each where there is any."""
-    lines = []
-    for what, causes in (("skipped", skipped), ("of note", adjusted)):
-        if causes:
-            lines.append(f"{what}: " + ", ".join(f"{n} {cause.replace('_', ' ')}" for cause, n in causes.items()))
-    return lines
+    return [
+        f"{what}: " + ", ".join(f"{n} {cause.replace('_', ' ')}" for cause, n in causes.items())
+        for what, causes in (("skipped", skipped), ("of note", adjusted))
+        if causes
+    ]
 
 
 def intervals(batches: dict[str, BatchMeans], jobs: int) -> Table:
@@ -91,20 +95,17 @@ def intervals(batches: dict[str, BatchMeans], jobs: int) -> Table:
 
 def groups(what: str, policy: str, rows: list[Group]) -> Table:
     """Measures by group of jobs."""
-    table = Table(
-        f"{policy}, by {what}",
-        (
-            what,
-            "jobs",
-            "mean wait s",
-            "mean execution s",
-            "mean turnaround s",
-            "bounded slowdown",
-            "processor hours",
-        ),
+    columns = (
+        what,
+        "jobs",
+        "mean wait s",
+        "mean execution s",
+        "mean turnaround s",
+        "bounded slowdown",
+        "processor hours",
     )
-    for row in rows:
-        table.add(
+    measures: list[Sequence[Any]] = [
+        (
             row.group,
             row.jobs,
             row.mean_wait_s,
@@ -113,4 +114,6 @@ def groups(what: str, policy: str, rows: list[Group]) -> Table:
             row.mean_bounded_slowdown,
             row.processor_hours,
         )
-    return table
+        for row in rows
+    ]
+    return Table(f"{policy}, by {what}", columns, measures)

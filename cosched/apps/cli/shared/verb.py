@@ -85,13 +85,13 @@ def json_text(document: object, indent: int = 2) -> str:
     return msgspec.json.format(msgspec.json.encode(document), indent=indent).decode() + "\n"
 
 
-def echo(lines: Iterable[str | Table]) -> None:
-    """Print lines and tables."""
+def echo(lines: Iterable[str | Table], *, err: bool = False) -> None:
+    """Print lines and tables; ``err``: on standard error."""
     for each in lines:
         if isinstance(each, Table):
-            each.print()
+            each.print(err=err)
         else:
-            click.echo(each)
+            click.echo(each, err=err)
 
 
 def say(text: str) -> None:

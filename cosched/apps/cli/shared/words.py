@@ -48,26 +48,26 @@ def outcome(job: JobDoc) -> str:
     return job.state
 
 
+def _moment(time: str) -> datetime | None:
+    """The moment in local time; None for what is none."""
+    try:
+        return datetime.fromisoformat(time).astimezone()
+    except (ValueError, OverflowError):
+        return None
+
+
 def local(time: str | None) -> str:
     """A moment for people: local time with its offset, to the second."""
-    if not time:
-        return ""
-    try:
-        return datetime.fromisoformat(time).astimezone().isoformat(" ", "seconds")
-    except (ValueError, OverflowError):
-        return time
+    moment = _moment(time or "")
+    return moment.isoformat(" ", "seconds") if moment else time or ""
 
 
 def clock(time: str | None) -> str:
     """A moment in a list, local time: the clock alone where it is today, with the weekday within the next six days, the
     date alone where it is later, both where it is past. One that is to come has 10 characters at most.
     """
-    if not time:
-        return ""
-    try:
-        moment = datetime.fromisoformat(time).astimezone()
-    except (ValueError, OverflowError):
-        return time
+    if (moment := _moment(time or "")) is None:
+        return time or ""
     days = (moment.date() - datetime.now(UTC).astimezone().date()).days
     if days < 0:
         return moment.strftime("%Y-%m-%d %H:%M")
@@ -76,13 +76,9 @@ def clock(time: str | None) -> str:
 
 def ago(time: str | None) -> str:
     """How long ago a moment was, for people."""
-    if not time:
-        return "never"
-    try:
-        passed = datetime.now(UTC) - datetime.fromisoformat(time).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return time
-    seconds = max(0.0, passed.total_seconds())
+    if (moment := _moment(time or "")) is None:
+        return time or "never"
+    seconds = max(0.0, (datetime.now(UTC) - moment).total_seconds())
     return "now" if seconds < 2 else f"{lasting(round(seconds))} ago"
 
 
@@ -131,32 +127,30 @@ def in_components(shape: ShapeDoc | None) -> str:
     return f"at most {shape.most_components} components, chosen when it starts"
 
 
+def _since(time: str | None) -> str:
+    return f" since {clock(time)}" if time else ""
+
+
 def pauses(found: list[PausedDoc]) -> list[str]:
     """What is to be said of the pauses of a job, one for each node."""
-    told = []
-    for each in found:
-        since = f" since {clock(each.since)}" if each.since else ""
-        limit = "its limit does not run meanwhile" if each.limit_stands else "its limit runs on"
-        told.append(f"paused by the owner of {each.node}{since}; {limit}")
-    return told
+    limits = {True: "its limit does not run meanwhile", False: "its limit runs on"}
+    return [f"paused by the owner of {each.node}{_since(each.since)}; {limits[each.limit_stands]}" for each in found]
 
 
 def limits(found: list[LimitedDoc]) -> list[str]:
     """What is to be said of the ceilings that slow a job down, one for each node."""
-    told = []
-    for each in found:
-        since = f" since {clock(each.since).removesuffix(':00')}" if each.since else ""
-        told.append(f"limited on {each.node}{since}, at most {each.cpus:.3g} CPU")
-    return told
+    return [
+        f"limited on {each.node}{_since(each.since).removesuffix(':00')}, at most {each.cpus:.3g} CPU" for each in found
+    ]
 
 
 def stalls(found: list[StalledDoc]) -> list[str]:
     """What is to be said of what cannot be ended, one for each attempt on each node."""
-    told = []
-    for each in found:
-        what = "; ".join(process.text for process in each.processes) or "processes are left"
-        told.append(f"cannot be ended on {each.node}: {what}, since {clock(each.since)}; it ends when {each.ends_when}")
-    return told
+    left = ("; ".join(process.text for process in each.processes) or "processes are left" for each in found)
+    return [
+        f"cannot be ended on {each.node}: {what}, since {clock(each.since)}; it ends when {each.ends_when}"
+        for each, what in zip(found, left, strict=True)
+    ]
 
 
 def because(reason: WhyDoc | None) -> str:

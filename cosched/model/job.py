@@ -100,6 +100,7 @@ class JobState(StrEnum):
     """
 
     WAITING = "waiting"
+    HELD = "waiting"  # the name in version 0.1, which policies written for it may use; read for one release
     QUEUED = "queued"
     STARTING = "starting"
     RUNNING = "running"

@@ -1,5 +1,6 @@
 """A user's policy declares what it needs, and has it: in the simulator and where the service decides."""
 
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from cosched.errors import BadInput
 from cosched.model.coscheduling import Mode
 from cosched.model.node import Node
 from cosched.workload.rules import Tasks, Workload
+from space_scheduler import plugins
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.machine.state import SchedulerState
 from space_scheduler.plugins import resolve
@@ -109,3 +111,56 @@ def test_what_cannot_be_declared_is_told(
     (tmp_path / f"bad_{module}.py").write_text(f"{POLICY}\n\nclass Bad(Plain):\n    {declared}\n")
     with pytest.raises(BadInput, match=told):
         resolve(f"bad_{module}:Bad")
+
+
+OF_0_1 = """
+from cosched.model.job import JobState
+from space_scheduler.policy.interface import Plan, PlannedStart
+from space_scheduler.reasons import Reason, Why
+
+
+class Shortest:
+    held = JobState.HELD
+
+    def order(self, job, rank):
+        return (job.estimate_us, rank)
+
+    def plan(self, snapshot):
+        assert snapshot.nodes is None and snapshot.changes is not None and list(snapshot.ends) is not None
+        free, starts = snapshot.free_procs, []
+        for job in snapshot.queue:
+            if job.procs > free:
+                break
+            free -= job.procs
+            starts.append(PlannedStart(job, Reason(Why.FITS)))
+        return Plan(starts, memory=snapshot.now_us)
+
+
+made = Shortest()
+
+
+def make():
+    return Shortest()
+"""
+
+
+@pytest.mark.parametrize("attribute", ["Shortest", "made", "make"])
+@pytest.mark.parametrize("installed", [False, True])
+def test_policy_written_for_0_1_runs(
+    attribute: str, installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = f"of_0_1_in_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{module}.py").write_text(OF_0_1)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    entry = EntryPoint("shortest", f"{module}:{attribute}", plugins.GROUP)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: EntryPoints([entry]).select(group=group))
+    policy = resolve("shortest" if installed else f"{module}:{attribute}")
+    outcome = simulate(workload(4, [J(0, 4, 60, 60), J(1, 4, 90, 90), J(2, 4, 30, 30)]), policy, validate=True)
+    assert list(outcome.start_us // 1_000_000) == [0, 90, 60]
+
+
+def test_policy_is_refused_as_a_rule_and_a_rule_as_a_policy(module: str) -> None:
+    with pytest.raises(BadInput, match=r"Plain has no wait; expected an object with wait\(job, moment\)"):
+        plugins.rules([f"{module}:Plain"])
+    with pytest.raises(BadInput, match="has no plan and no order"):
+        resolve("space_scheduler.eligibility.dependency:DEPENDENCY")

@@ -1,8 +1,6 @@
 """Models by name: the one way in for the command line, the benchmarks and the replications."""
 
-import re
 from collections.abc import Mapping
-from enum import Enum
 from typing import Final, get_type_hints
 
 import msgspec
@@ -32,26 +30,42 @@ MODELS: Final[dict[str, type[Model]]] = {
 }
 
 
+#: How a bound of a parameter is said.
+_BOUNDS: Final = {"gt": "above {:g}", "ge": "of at least {:g}", "lt": "below {:g}", "le": "at most {:g}"}
+
+
 def model(name: str, params: Mapping[str, object] | None = None) -> Model:
     """The model of that name with these parameters (text is converted), or :class:`BadInput` naming the nearest."""
     if name not in MODELS:
         raise BadInput("model", f"{name!r} is not known", ", ".join(MODELS), nearest=nearest(name, MODELS))
-    kind, params = MODELS[name], params or {}
-    for key in params:
-        if key not in kind.__struct_fields__:
-            known = kind.__struct_fields__
+    kind = MODELS[name]
+    known, hints = kind.__struct_fields__, get_type_hints(kind, include_extras=True)
+    read: dict[str, object] = {}
+    for key, value in (params or {}).items():
+        if key not in known:
             raise BadInput(f"model {name}", f"no parameter {key!r}", ", ".join(known), nearest=nearest(key, known))
-    try:
-        return msgspec.convert(params, kind, strict=False)
-    except msgspec.ValidationError as error:
-        key = found[1] if (found := re.search(r"`\$\.(\w+)`", str(error))) else ""
-        value = params.get(key)
-        wanted = get_type_hints(kind).get(key)
-        where, what = f"model {name}", f"{key} is {value!r}"
-        if isinstance(wanted, type) and issubclass(wanted, Enum):
-            choices = [str(member.value) for member in wanted]
-            raise BadInput(where, what, ", ".join(choices), nearest=nearest(str(value), choices)) from None
-        raise BadInput(where, what, str(error).partition(" - at ")[0].removeprefix("Expected ")) from None
+        try:
+            read[key] = msgspec.convert(value, hints[key], strict=False)
+        except msgspec.ValidationError:
+            expected, near = _wanted(msgspec.inspect.type_info(hints[key]), str(value))
+            raise BadInput(f"model {name}", f"{key} is {value!r}", expected, nearest=near) from None
+    return kind(**read)
+
+
+def _wanted(kind: msgspec.inspect.Type, value: str) -> tuple[str, str]:
+    """What a parameter of that type may be, and the choice that is nearest to a value."""
+    if isinstance(kind, msgspec.inspect.UnionType):
+        kind = kind.types[0]
+    if isinstance(kind, msgspec.inspect.EnumType):
+        choices = [str(member.value) for member in kind.cls]
+        return ", ".join(choices), nearest(value, choices)
+    if isinstance(kind, msgspec.inspect.BoolType):
+        return "true or false", ""
+    if not isinstance(kind, msgspec.inspect.IntType | msgspec.inspect.FloatType):
+        return "a text", ""
+    bounds = [words.format(bound) for key, words in _BOUNDS.items() if (bound := getattr(kind, key)) is not None]
+    number = "a whole number" if isinstance(kind, msgspec.inspect.IntType) else "a number"
+    return f"{number} {' and '.join(bounds)}".rstrip(), ""
 
 
 def generate(

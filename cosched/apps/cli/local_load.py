@@ -1,6 +1,7 @@
 """``cosched local-load``: synthetic users at desks, what they feel, and what was recorded of real ones."""
 
 import selectors
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -45,11 +46,19 @@ def profiles_(profile: str | None) -> Answer:
         found = msgspec.to_builtins(profiles.find(profile))
         return Answer(found, [yaml.safe_dump(found, sort_keys=False).rstrip()])
     known = [profiles.find(name) for name in profiles.built_in()]
-    table = Table("Built-in profiles", ["profile", "CPU", "memory", "network B/s", "of users", "what"])
-    for each in known:
-        shares = (f"{share:.0%}" for share in (each.cpu_share, each.memory_share))
-        table.add(each.name, *shares, each.network_bytes_per_s, f"{each.users_share:.0%}", each.about)
-    return Answer(known, [table])
+    columns = ["profile", "CPU", "memory", "network B/s", "of users", "what"]
+    rows: list[Sequence[object]] = [
+        (
+            each.name,
+            f"{each.cpu_share:.0%}",
+            f"{each.memory_share:.0%}",
+            each.network_bytes_per_s,
+            f"{each.users_share:.0%}",
+            each.about,
+        )
+        for each in known
+    ]
+    return Answer(known, [Table("Built-in profiles", columns, rows)])
 
 
 @command.command("peer")

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from cosched.apps.cli.shared.following import Patient
+from cosched.apps.cli.shared.following import patient
 from cosched.apps.cli.shared.verb import asks, echo_json, job_argument, say
 from cosched.apps.cli.shared.words import ended
 from cosched.client.client import Client, Stream
@@ -47,7 +47,7 @@ def command(client: Client, job_id: int, follow: bool, error_output: bool, as_js
 
 def _copy(client: Client, job: JobDoc, stream: Stream, *, follow: bool) -> None:
     """Write to standard output what there is, or until the end."""
-    patient, offset, pause_s = Patient(), 0, _SHORTEST_POLL_S
+    offset, pause_s = 0, _SHORTEST_POLL_S
     while follow and not job.start_time and not ended(job):
         job = patient(partial(client.wait, job.job_id, _LONGEST_POLL_S))
     if not job.start_time:

@@ -8,8 +8,6 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
 import click
@@ -64,25 +62,10 @@ _SECTIONS: Final = {
         "doctor": ("doctor:command", "Check the installation, and say what to do."),
     },
 }
-#: What OpenBLAS reads when it is loaded, with numpy.
+#: What OpenBLAS reads when it is loaded, with numpy: threads for linear algebra, a fifth of a command's start. Nothing
+#: here multiplies large matrices, so a command has none of them while it is imported.
 _BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 _VERBS: Final = {verb: entry for verbs in _SECTIONS.values() for verb, entry in verbs.items()}
-
-
-@contextmanager
-def _one_blas_thread() -> Iterator[None]:
-    """Have numpy, where it is imported in the block, start no threads for linear algebra: a fifth of a command's start.
-
-    Nothing here multiplies large matrices. What the command starts finds its environment as it was.
-    """
-    if _BLAS_THREADS in os.environ:
-        yield
-        return
-    os.environ[_BLAS_THREADS] = "1"
-    try:
-        yield
-    finally:
-        del os.environ[_BLAS_THREADS]
 
 
 class _Verbs(click.Group):
@@ -95,8 +78,13 @@ class _Verbs(click.Group):
         if cmd_name not in _VERBS:
             return None
         module, _, attribute = _VERBS[cmd_name][0].partition(":")
-        with _one_blas_thread():
+        given = os.environ.get(_BLAS_THREADS)
+        os.environ.setdefault(_BLAS_THREADS, "1")
+        try:
             command: click.Command = getattr(importlib.import_module(f"cosched.apps.cli.{module}"), attribute)
+        finally:  # what the command starts finds its environment as it was
+            if given is None:
+                del os.environ[_BLAS_THREADS]
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -63,7 +63,11 @@ def render_command(
     """
     if not 1 <= faster <= 1000:
         raise BadInput("--faster", f"found {faster:g}", "1 to 1000")
-    site = _lab_site(lab) if lab else Site()
+    site = Site()
+    if lab:
+        from cosched.apps.lab.lab import Lab  # noqa: PLC0415 (only where a lab is named)
+
+        site = Lab(lab).site()
     site = msgspec.structs.replace(
         site,
         scheduler=scheduler or site.scheduler,
@@ -88,12 +92,6 @@ def render_command(
         (into / name).parent.mkdir(parents=True, exist_ok=True)
         (into / name).write_text(text, encoding="utf-8")
         click.echo(into / name)
-
-
-def _lab_site(name: str) -> Site:
-    from cosched.apps.lab.lab import Lab  # noqa: PLC0415 (only where a lab is named)
-
-    return Lab(name).site()
 
 
 def _desks(given: tuple[str, ...]) -> dict[str, str]:

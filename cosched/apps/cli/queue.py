@@ -1,6 +1,6 @@
 """``cosched queue`` and ``cosched history``: the jobs that are alive, and those that have ended."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import click
@@ -115,11 +115,22 @@ def history_command(client: Client, limit: int, user: str | None, wide: bool) ->
 
 def _ended(jobs: list[JobDoc], wide: bool) -> Iterator[Table]:
     columns = ("job", "name", "user", "end", "tasks", "ended", "waited", "ran", "CPU", "where")
-    table = Table("Ended jobs", columns, cut=("where", "name", "user"), wide=wide)
-    for job in jobs:
-        times = (clock(job.end_time), lasting(job.wait_s), lasting(job.run_s) if job.start_time else "")
-        where = places(job.nodes)
-        table.add(str(job.job_id), job.name, job.user, outcome(job), job.tasks, *times, lasting(job.cpu_s), where)
+    rows: list[Sequence[object]] = [
+        (
+            str(job.job_id),
+            job.name,
+            job.user,
+            outcome(job),
+            job.tasks,
+            clock(job.end_time),
+            lasting(job.wait_s),
+            lasting(job.run_s) if job.start_time else "",
+            lasting(job.cpu_s),
+            places(job.nodes),
+        )
+        for job in jobs
+    ]
+    table = Table("Ended jobs", columns, rows, cut=("where", "name", "user"), wide=wide)
     if any(job.state != JobState.COMPLETED for job in jobs):
         table.notes.append("why one did not complete: cosched show ID")
     yield table

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from cosched.apps.cli.shared.verb import echo
 from cosched.config.cluster import ClusterConfig, load_cluster
 from cosched.errors import BadInput
 
@@ -70,8 +71,7 @@ def command(
     if check:
         from space_scheduler.service.rehearsal import rehearse  # noqa: PLC0415 (only for this option)
 
-        for line in asyncio.run(rehearse(settings, str(config))):
-            click.echo(line)
+        echo(asyncio.run(rehearse(settings, str(config))))
         return
     if backup is not None:
         from space_scheduler.service.journal.backup import back_up  # noqa: PLC0415
@@ -88,8 +88,7 @@ def command(
     if forget is not None:
         from space_scheduler.service.forgetting import forget as forget_user  # noqa: PLC0415
 
-        for line in forget_user(settings, str(config), forget):
-            click.echo(line)
+        echo(forget_user(settings, str(config), forget))
         return
     sys.setswitchinterval(_SWITCH_S)
     asyncio.run(_run(settings, take_over, record))

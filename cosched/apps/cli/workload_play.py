@@ -209,7 +209,12 @@ def play(
     results.write(jobs, files.output)
     made = play_manifest.made(record, found.cluster, found.nodes, files.inputs, [files.output])
     manifests.write(made, files.manifest)
-    told = _predicted(plan, jobs, found, predict, settings) if predict else None
+    told = None
+    if predict:
+        bound_s, speed_up = results.bound(settings.scale), settings.speed_up
+        told = prediction.predicted(plan.jobs, jobs, found.nodes, predict, bound_s=bound_s, speed_up=speed_up)
+        if told is None:
+            _say("no job ran of which the simulator could say anything")
     _show(jobs, plan, files, settings, told, status, as_json=as_json)
     return status or int(not any(job.ran for job in jobs))
 
@@ -287,17 +292,6 @@ def _asked(jobs: int) -> str:
         return "cancel" if click.confirm(f"\nCancel the {jobs} jobs that wait or run?", err=True) else "leave"
     except click.Abort:
         return "leave"
-
-
-def _predicted(
-    plan: Plan, jobs: Sequence[results.PlayedJob], found: session.Found, policy: str, settings: PlaySettings
-) -> prediction.Prediction | None:
-    made = prediction.predicted(
-        plan.jobs, jobs, found.nodes, policy, bound_s=results.bound(settings.scale), speed_up=settings.speed_up
-    )
-    if made is None:
-        _say("no job ran of which the simulator could say anything")
-    return made
 
 
 def _show(

@@ -11,6 +11,7 @@ import os
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,13 +50,8 @@ class Session:
             _tell(begun, status["limits"]["cpus"])
         own_jobs = any(job["user"] == this_user() for job in jobs.values())
         if not own_jobs and _inhibited():  # GNOME does not say whose inhibitor it is, and a job's is none
-            self._say_inhibited()
-
-    def _say_inhibited(self) -> None:
-        try:
-            ask(self._path, {"do": "inhibited", "seconds": _BELIEVED_S})
-        except (NoAnswer, Failed):
-            return  # another has the screen now
+            with suppress(NoAnswer, Failed):  # another has the screen now
+                ask(self._path, {"do": "inhibited", "seconds": _BELIEVED_S})
 
 
 def follow(path: Path, *, notify: bool, period_s: float = _PERIOD_S) -> None:

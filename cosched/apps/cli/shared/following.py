@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 import click
 
+from cosched.apps.cli.shared.verb import say
 from cosched.apps.cli.shared.words import because, ended, local
 from cosched.client.client import Client, NotNow
 from cosched.errors import NoAnswer
@@ -14,6 +15,7 @@ from cosched.wire.api import JobDoc, Step
 
 #: So long a service may be away (restarted, upgraded) before a command that waits gives up.
 _PATIENCE_S: Final = 120.0
+_SHORTEST_PAUSE_S: Final = 0.2
 _SHORTEST_POLL_S: Final = 0.25
 _TELLING_POLL_S: Final = 2.0
 _LONGEST_POLL_S: Final = 20.0
@@ -23,30 +25,22 @@ _SET_ASIDE: Final = "set_aside"
 Answer = TypeVar("Answer")
 
 
-class Patient:
-    """Asks again while the service does not answer, for two minutes in a row at most, and says so once."""
+def patient(ask: Callable[[], Answer]) -> Answer:
+    """What ``ask`` gives, which is called again while the service does not answer, for two minutes at most.
 
-    def __init__(self) -> None:
-        self._pause_s = 0.2
-
-    def __call__(self, ask: Callable[[], Answer]) -> Answer:
-        """What ``ask`` gives. Raises :class:`NoAnswer` or :class:`NotNow` when patience is at its end."""
-        end_s = time.monotonic() + _PATIENCE_S
-        told = False
-        while True:
-            try:
-                answer = ask()
-            except (NoAnswer, NotNow) as error:
-                if time.monotonic() > end_s:
-                    raise
-                if not told:
-                    click.echo(f"cosched: {error}; asking again for {_PATIENCE_S:.0f} s", err=True)
-                    told = True
-                time.sleep(self._pause_s)
-                self._pause_s = min(5.0, self._pause_s * 1.5)
-                continue
-            self._pause_s = 0.2
-            return answer
+    That is said once. Raises :class:`NoAnswer` or :class:`NotNow` when patience is at its end.
+    """
+    end_s, pause_s = time.monotonic() + _PATIENCE_S, _SHORTEST_PAUSE_S
+    while True:
+        try:
+            return ask()
+        except (NoAnswer, NotNow) as error:
+            if time.monotonic() > end_s:
+                raise
+            if pause_s == _SHORTEST_PAUSE_S:
+                say(f"cosched: {error}; asking again for {_PATIENCE_S:.0f} s")
+        time.sleep(pause_s)
+        pause_s = min(5.0, pause_s * 1.5)
 
 
 def to_end(client: Client, job_id: int, each: Callable[[Step], None] | None = None) -> JobDoc:
@@ -55,7 +49,6 @@ def to_end(client: Client, job_id: int, each: Callable[[Step], None] | None = No
     It is said on standard error when the pass has set the job aside.
     Raises :class:`NoAnswer` when the service stays away.
     """
-    patient = Patient()
     was_aside = tell_aside(patient(partial(client.job, job_id)))
     told, poll_s = 1, _SHORTEST_POLL_S if each else _LONGEST_POLL_S
     while True:

@@ -89,11 +89,9 @@ def _parsed(ctx: click.Context, words: str, where: str, not_in_script: Container
         line = ctx.command.make_context("#COSCHED", [*arguments, "--", "-"], parent=ctx.parent, help_option_names=[])
     except BadInput as error:
         raise BadInput(f"{where}: {error.where}", error.found, error.expected, nearest=error.nearest) from None
-    except click.NoSuchOption as error:
-        if foreign := no_switch(error):
-            raise BadInput(f"{where}: {foreign.where}", foreign.found, foreign.expected) from None
-        raise BadInput(where, error.format_message().rstrip("."), "options of 'cosched submit'") from None
     except click.UsageError as error:
+        if isinstance(error, click.NoSuchOption) and (foreign := no_switch(error)):
+            raise BadInput(f"{where}: {foreign.where}", foreign.found, foreign.expected) from None
         raise BadInput(where, error.format_message().rstrip("."), "options of 'cosched submit'") from None
     given = {
         name: value

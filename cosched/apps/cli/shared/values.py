@@ -16,12 +16,14 @@ Value = TypeVar("Value")
 def one_of(*words: str) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
     """A callback for an option whose value is one of some words; another is told the nearest."""
 
-    def checked(_ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-        if value is not None and value not in words:
-            raise BadInput(param.opts[-1], f"{value!r}", "one of " + ", ".join(words), nearest=nearest(value, words))
+    choices = [str(word) for word in words]  # of an enum the values
+
+    def checked(value: str, option: str) -> str:
+        if value not in choices:
+            raise BadInput(option, f"{value!r}", "one of " + ", ".join(choices), nearest=nearest(value, choices))
         return value
 
-    return checked
+    return read_by(checked)
 
 
 def some_of(*words: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
@@ -31,7 +33,8 @@ def some_of(*words: str) -> Callable[[click.Context, click.Parameter, str], list
         chosen = [word.strip() for word in value.split(",") if word.strip()]
         for word in chosen or [""]:
             if word not in words:
-                raise BadInput(param.opts[-1], f"{word!r}", ", ".join(words), nearest=nearest(word, words))
+                near = nearest(word, map(str, words))
+                raise BadInput(param.opts[-1], f"{word!r}", ", ".join(words), nearest=near)
         return chosen
 
     return checked
@@ -67,15 +70,12 @@ def up_to(most: float, said: str = "") -> Callable[[click.Context, click.Paramet
 def whole_number(least: int, most: int) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
     """A callback for an option whose value is a whole number between two."""
 
-    def checked(_ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-        if value is None:
-            return None
-        text = str(value)
+    def checked(text: str, option: str) -> int:
         if not (text.isascii() and text.isdigit() and len(text) < 20) or not least <= int(text) <= most:
-            raise BadInput(param.opts[-1], f"{text!r}", f"a whole number from {least} to {most}")
+            raise BadInput(option, f"{text!r}", f"a whole number from {least} to {most}")
         return int(text)
 
-    return checked
+    return read_by(checked)
 
 
 def absolute_path(path: str, option: str) -> str:

@@ -32,7 +32,11 @@ def backed_off(before: Backoff, present: bool, shares: Mapping[str, float], now_
     """The back-off after a look. ``shares``: for which share of the time something was waited for (0 to 1), by what."""
     if not present:
         return Backoff(since_us=now_us)
-    pressing = [f"{name} {share:.0%}" for name, share in shares.items() if share > _bearable(name)]
+    pressing = [
+        f"{name} {share:.0%}"
+        for name, share in shares.items()
+        if share > BEARABLE.get(name.partition(" ")[0], 1.0)  # by the beginning of its name; of others, anything
+    ]
     if pressing:
         if before.step < LAST_STEP and (before.step == 0 or now_us - before.since_us >= STEP_US):
             return Backoff(before.step + 1, now_us, ", ".join(pressing))
@@ -40,7 +44,3 @@ def backed_off(before: Backoff, present: bool, shares: Mapping[str, float], now_
     if before.step and now_us - before.since_us >= CALM_US:
         return Backoff(before.step - 1, now_us, before.why)
     return before
-
-
-def _bearable(name: str) -> float:
-    return BEARABLE.get(name.partition(" ")[0], 1.0)

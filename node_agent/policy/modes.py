@@ -60,10 +60,6 @@ class Coscheduling:
                 weights.append(wanted)
         return Decision(tuple(weights), turns, self._look_us(jobs, now_us))
 
-    def left_us(self, key: Key) -> float:
-        """What is left of a job's budget."""
-        return self._budgets[key].left_us
-
     def forget_given(self) -> None:
         """The guard has undone everything (it was restarted, say)."""
         self._given.clear()

@@ -78,11 +78,11 @@ def check_user(user: str) -> None:
     import pwd  # noqa: PLC0415 (rarely needed)
 
     try:
-        if pwd.getpwnam(user).pw_uid == os.getuid():
-            return
+        uid = pwd.getpwnam(user).pw_uid
     except KeyError:
-        pass
-    raise Unusable(f"a job's commands run as its own user; -l {user} is another")
+        uid = -1
+    if uid != os.getuid():
+        raise Unusable(f"a job's commands run as its own user; -l {user} is another")
 
 
 def frame(kind: int, data: bytes = b"") -> bytes:

@@ -62,7 +62,8 @@ def findings(config: NodeConfig) -> Iterator[Finding]:
     yield from _programs(config)
     yield from _enforcement(config)
     if config.weights.io == LAST:
-        yield _disks()
+        found = idle_class_on_disks()  # whether jobs read and write behind the owner
+        yield Finding("disks", "warn" if found.startswith("no") else "ok", found)
     yield from _presence(config)
     yield from _waking(config)
 
@@ -211,12 +212,6 @@ def _told_at_the_desk(config: NodeConfig) -> dict[str, Any]:
         return {}
 
 
-def _disks() -> Finding:
-    """Whether jobs read and write behind the owner: their processes are in the idle I/O class."""
-    found = idle_class_on_disks()
-    return Finding("disks", "warn" if found.startswith("no") else "ok", found)
-
-
 def _waking(config: NodeConfig) -> Iterator[Finding]:
     """Whether this machine could be woken for jobs, where that is its owner's word."""
     try:
@@ -297,6 +292,6 @@ def _load(config: NodeConfig) -> Finding:
         use_cgroups=config.cgroup.mode != "none",
     )
     load.look()
-    if load.by_groups:
-        return Finding("load is read", "ok", f"by cgroups {config.cgroup.cosched} and {config.cgroup.desk}")
-    return Finding("load is read", "ok", "by /proc, every 5 s: there are not both cgroups to ask")
+    groups = f"by cgroups {config.cgroup.cosched} and {config.cgroup.desk}"
+    found = groups if load.by_groups else "by /proc, every 5 s: there are not both cgroups to ask"
+    return Finding("load is read", "ok", found)

@@ -67,13 +67,8 @@ class Coscheduler:
         """The scheduler has answered a heartbeat."""
         now_us = boottime_us()
         self._core.clock.answered(turns.asked_us, turns.now_us + self._shift_us, now_us)
-        different = (turns.jobs, turns.contended, turns.slot_us) != (
-            self._turns.jobs,
-            self._turns.contended,
-            self._turns.slot_us,
-        )
-        self._turns, self._told_us = turns, now_us
-        if different:
+        before, self._turns, self._told_us = self._turns, turns, now_us
+        if (turns.jobs, turns.contended, turns.slot_us) != (before.jobs, before.contended, before.slot_us):
             self._news.set()
 
     def signed(self, beat: Heartbeat) -> Heartbeat:

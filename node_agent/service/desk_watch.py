@@ -147,6 +147,7 @@ class Desk:
         if not self._config.parallel:
             return DeskReport(ContractReason.PAUSED)
         status = self._status
+        probed = (status.get("probe") or {}).get("wakeups")  # what the guard's probe has counted
         opens_us = status.get("paused_until_us") if status.get("closed") else None  # its owner's hours alone
         reason = (
             ContractReason.ASLEEP
@@ -164,7 +165,7 @@ class Desk:
             _cpus(status.get("contract_cpus")),
             int(status.get("pauses") or 0),
             _pressure(self._shares),
-            _wakeups((status.get("probe") or {}).get("wakeups")),
+            Wakeups(tuple(probed["counts"]), probed["late_us"]) if probed else None,
             self._wakeable() if self.asleep else None,
             None if opens_us is None else max(0, opens_us - boottime_us()) / _US_PER_S,
             self._disk_problem(),
@@ -197,17 +198,14 @@ class Desk:
                 await self._look()
                 self._again.clear()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._wait_s()):
+                    unheard = self.watched.presence is Presence.AWAY and self._habit().watched
+                    soon = unheard and not self.sources.hears  # nobody would be heard who comes
+                    async with asyncio.timeout(min(self._period_s, _UNHEARD_S) if soon else self._period_s):
                         await self._again.wait()
         finally:
             if self._looking is not None:
                 self._looking.cancel()
             await self.sources.close()
-
-    def _wait_s(self) -> float:
-        """When to look again: sooner where nobody would be heard who comes."""
-        unheard = self.watched.presence is Presence.AWAY and self._habit().watched and not self.sources.hears
-        return min(self._period_s, _UNHEARD_S) if unheard else self._period_s
 
     async def _look(self) -> None:
         now_s = time.monotonic()
@@ -331,11 +329,6 @@ def _pressure(shares: Mapping[str, float]) -> PressureShares | None:
     """For the scheduler; None where the kernel tells none."""
     by_kind = {name.partition(" ")[0]: round(share, 4) for name, share in shares.items()}
     return PressureShares(**by_kind) if by_kind else None
-
-
-def _wakeups(found: dict[str, Any] | None) -> Wakeups | None:
-    """What the guard's probe has counted; None where there is none."""
-    return Wakeups(tuple(found["counts"]), found["late_us"]) if found else None
 
 
 def _word(found: dict[str, Any]) -> OwnersWord:

@@ -93,8 +93,8 @@ class Sources:
             try:
                 if name == "sessions" and forgotten_sessions:
                     readings += await self._inhibited(sessions.active())
-                    continue
-                readings.append(await self._ask(name, recent_s))
+                else:
+                    readings.append(await self._ask(name, recent_s))
             except OSError as error:
                 readings.append(Reading(name, None, f"{error.filename or name}: {error.strerror or error}"))
             except Exception as error:  # a source of its own must not take the others along
@@ -124,9 +124,8 @@ class Sources:
             inhibited = await self._inhibited(found) if quiet else []
             return inhibited[0] if inhibited else reading
         used = self._busy_cpus()
-        if used < 0:
-            return Reading("processes", None)
-        return Reading("processes", 0.0 if used > self._settings.busy_cpus else float("inf"))
+        idle_s = 0.0 if used > self._settings.busy_cpus else float("inf")
+        return Reading("processes", idle_s if used >= 0 else None)
 
     async def _inhibited(self, found: list[sessions.Session] | None) -> list[Reading]:
         """A sign where a program on the screen keeps the desktop from being idle: somebody watches it."""

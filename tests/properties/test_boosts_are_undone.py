@@ -96,7 +96,7 @@ def trace(rng: random.Random) -> None:
                 assert job.mode in (Mode.CCS, Mode.DCS)
                 assert now_us + HOLD_US <= weight.until_us <= now_us + LONGEST_HOLD_US
                 if job.mode is Mode.CCS:
-                    assert core.left_us(job.key) > 0
+                    assert core._budgets[job.key].left_us > 0
                     assert job.receives in (Receives.BLOCKS, Receives.YIELDS)
             levers.weigh(weight.key, weight.percent, weight.until_us, now_us)
         turns = decision.slots

@@ -1,6 +1,7 @@
 """``cosched calibrate``: measure what jobs cost each other on shared nodes, for the simulator."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -148,11 +149,14 @@ def _shown(kept: RunLog[Paced], refused: dict[str, str], out: Path) -> int:
     for (mode, mix, program), values in paces(kept.campaigns).items():
         table.add(mode, mix, program, *values)
     costs = fitted(found)
-    fits = Table("Costs of sharing, parts of the time alone", ["mode", "kind", "beside", "cost", "low", "high", "runs"])
-    for mode, kinds in costs.items():
-        for kind, others in kinds.items():
-            for other, cost in others.items():
-                fits.add(mode, kind, other, cost.median, cost.low, cost.high, cost.runs)
+    columns = ["mode", "kind", "beside", "cost", "low", "high", "runs"]
+    rows: list[Sequence[object]] = [
+        (mode, kind, other, cost.median, cost.low, cost.high, cost.runs)
+        for mode, kinds in costs.items()
+        for kind, others in kinds.items()
+        for other, cost in others.items()
+    ]
+    fits = Table("Costs of sharing, parts of the time alone", columns, rows)
     echo([table, fits, *not_run(refused)])
     made = Coefficients(time.strftime("%Y-%m-%d"), machine(), "measured by 'cosched calibrate'", costs)
     path = out / "coefficients.json"

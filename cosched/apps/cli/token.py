@@ -1,7 +1,7 @@
 """``cosched token create|list|revoke``: how a user without a certificate asks from another machine."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -96,11 +96,12 @@ def list_command(client: Client) -> Answer:
     tokens = client.tokens()
     if not tokens:
         return Answer({"tokens": tokens}, ["no tokens: 'cosched token create' makes one"])
-    table = Table("Tokens", ("id", "user", "label", "made", "good until"))
-    for each in tokens:
-        until = local(each.expires) + (" (expired)" if each.expired else "") + (", reads" if each.read_only else "")
-        table.add(each.id, each.user, each.label, local(each.created), until)
-    return Answer({"tokens": tokens}, [table])
+    marks = ((" (expired)" if each.expired else "") + (", reads" if each.read_only else "") for each in tokens)
+    rows: list[Sequence[object]] = [
+        (each.id, each.user, each.label, local(each.created), local(each.expires) + mark)
+        for each, mark in zip(tokens, marks, strict=True)
+    ]
+    return Answer({"tokens": tokens}, [Table("Tokens", ("id", "user", "label", "made", "good until"), rows)])
 
 
 @command.command("revoke")

@@ -204,7 +204,7 @@ class JobBook:
         elif was is WAITING:
             if ended:
                 self.chain.drop(job.id)
-        elif ended or state is QUEUED:
+        elif (ended or state is QUEUED) and self.aside.jobs:
             self.aside.drop(job.id)
         if state is QUEUED:
             self.queue.add(job, record.rank)

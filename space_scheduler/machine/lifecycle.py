@@ -13,7 +13,7 @@ from cosched.model.time import FOREVER_US, US_PER_S
 from cosched.model.width import Range
 from space_scheduler.machine import events as ev
 from space_scheduler.machine import explain, holdings
-from space_scheduler.machine.holding import NOTHING, Ending, Occupying, Released, Requeuing, Resizing, Starting
+from space_scheduler.machine.holding import NOTHING, Ending, Nothing, Occupying, Released, Requeuing, Resizing, Starting
 from space_scheduler.machine.instructions import Instruction, Tell
 from space_scheduler.machine.machine import Machine
 from space_scheduler.machine.programs import Orientation
@@ -120,7 +120,7 @@ def launched(machine: Machine, event: ev.JobLaunched) -> list[Instruction]:
     record = machine.jobs[event.job_id]
     if record.state is ENDING:
         return []  # cancelled while it was being launched
-    if isinstance(record.holding, Starting):
+    if type(record.holding) is Starting:
         raise record.illegal(JobState.RUNNING, machine.now_us)
     machine.jobs.become(record, RUNNING, machine.now_us)
     if record.started_us != machine.now_us and record.holding.counted:
@@ -162,9 +162,10 @@ def ended(machine: Machine, event: ev.JobEnded, *, alone: bool = False) -> list[
     outcome = event.outcome
     if outcome not in TERMINAL:
         raise ValueError(f"job {event.job_id} cannot end as {outcome}: not a terminal state")
-    if record.holding is NOTHING or isinstance(record.holding, Starting):  # it is cancelled, it does not end
+    kind = type(record.holding)
+    if kind is Nothing or kind is Starting:  # it is cancelled, it does not end
         raise record.illegal(outcome, machine.now_us)
-    if isinstance(record.holding, Requeuing) and outcome not in (JobState.COMPLETED, NODE_LOST):  # a plan wanted it so
+    if kind is Requeuing and outcome not in (JobState.COMPLETED, NODE_LOST):  # a plan wanted it so
         machine.wait_again(record, record.job, record.reason, event)
         return []
     # what may still run on a node that was lost runs twice by its user's word alone

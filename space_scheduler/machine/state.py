@@ -426,7 +426,8 @@ class SchedulerState:
         self.memory = plan.memory
         self._applied, self._moves = plan, moves
         machine.trigger = self.unread = None
-        machine.jobs.gates.ended.clear()
+        if machine.jobs.gates.ended:
+            machine.jobs.gates.ended.clear()
         machine.changes = Changes()  # not before: a pass that failed leaves what changed to the next one
         return instructions
 

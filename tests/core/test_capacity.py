@@ -11,7 +11,7 @@ from cosched.model.job import Job
 from cosched.model.node import Node, Owner
 from space_scheduler.machine.capacity import CountedCapacity
 from space_scheduler.machine.named_capacity import Capacity, NamedCapacity
-from space_scheduler.machine.nodes import UnknownNode
+from space_scheduler.machine.nodes import Member, UnknownNode
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.policy.place import place_of
 from space_scheduler.reasons import Why
@@ -133,12 +133,12 @@ def test_what_is_free_on_nodes_follows_from_what_is_held(seed: int, mpl: int | N
         assert [set(here) for here in kept.residents] == [set(here) for here in anew.residents]
         assert capacity.free_procs == kept.free_procs >= 0
     restored = nodes(other)
-    for status in capacity.status():
+    for status in map(Member.status, capacity):
         restored.join(status.node)
     for job, allocation in held.values():
         restored.take(job, allocation)
-    places = {each.node.name: min(each.node.procs, (other or 4) * 2) for each in restored.status()}
-    used = {each.node.name: each.used_procs for each in restored.status()}
+    places = {each.node.name: min(each.node.procs, (other or 4) * 2) for each in map(Member.status, restored)}
+    used = {each.node.name: each.used_procs for each in map(Member.status, restored)}
     assert restored.procs_total == sum(places.values())
     assert restored.free_procs == sum(max(0, places[name] - used[name]) for name in NAMES)
 
@@ -162,7 +162,7 @@ def test_more_is_held_than_the_rules_of_now_allow() -> None:
 def test_nodes_stand_in_the_order_of_their_numbers() -> None:
     capacity = nodes()
     capacity.join(Node("n3", 1, 1))
-    assert [status.node.name for status in capacity.status()] == ["n1", "n2", "n3", "n10"]
+    assert [each.status().node.name for each in capacity] == ["n1", "n2", "n3", "n10"]
     with pytest.raises(UnknownNode, match="n4 never joined"):
         capacity.drain("n4", "")
 
@@ -172,7 +172,7 @@ def test_a_change_that_changes_nothing_says_so() -> None:
     assert not capacity.join(Node("n1", 4, 8, 2))
     assert capacity.drain("n1", "dust")
     assert not capacity.drain("n1", "more dust")
-    assert capacity.status()[0].reason == "more dust"
+    assert capacity["n1"].status().reason == "more dust"
     assert totals(capacity) == (12, 8, 8)
     assert capacity.resume("n1")
     assert not capacity.resume("n1")

@@ -2,13 +2,10 @@
 
 from collections.abc import Iterator
 
-import msgspec
-
-from cosched.model.desk import DeskReport, Wakeable
+from cosched.model.desk import Wakeable
 from cosched.model.node import Node
 from faults.scheduler import Scheduler
 from space_scheduler.service.launch import values as given
-from space_scheduler.service.launch.nodes import NodeEntry
 from space_scheduler.service.launch.owners import Sleepers
 from space_scheduler.service.launch.service_core import ServiceCore
 from space_scheduler.service.launch.values import Effect
@@ -30,9 +27,10 @@ class _Rules(ServiceCore):
 
 
 class _AlwaysAgreed(Sleepers):
-    def reported(self, entry: NodeEntry, report: DeskReport) -> None:
-        always = Wakeable("52:54:00:12:34:56", "10.0.0.255", ((0.0, 86400.0),))
-        super().reported(entry, msgspec.structs.replace(report, wakeable=always))
+    def look(self) -> Iterator[Effect]:
+        for entry in self._book:
+            entry.wakeable = Wakeable("52:54:00:12:34:56", "10.0.0.255", ((0.0, 86400.0),))
+        yield from super().look()
 
 
 class _AlwaysAgreedRules(_Rules):

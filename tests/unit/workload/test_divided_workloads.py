@@ -3,11 +3,12 @@
 import json
 from pathlib import Path
 
+import click
 import msgspec
 import pytest
 from msgspec import structs
 
-from cosched.apps.cli.shared.options import experiment
+from cosched.apps.cli.shared.options import experiment, settings
 from cosched.apps.cli.shared.outputs import inputs_of
 from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
@@ -30,6 +31,13 @@ def log(tmp_path: Path) -> Path:
 
 def prepared(log: Path, settings: Experiment, **others: object) -> Workload:
     return prepare_workload(structs.replace(settings, **others).checked(""), log)
+
+
+def given(*options: str) -> Experiment:
+    """What a command is given by its options."""
+    command = click.command()(settings(lambda **said: experiment(said)))
+    read: Experiment = command.main([*options], standalone_mode=False)
+    return read
 
 
 def test_only_jobs_above_the_threshold_are_divided(log: Path) -> None:
@@ -96,33 +104,32 @@ def test_what_makes_no_sense_is_refused(log: Path, others: dict[str, object], to
 def test_shared_nodes_lie_in_clusters(log: Path, tmp_path: Path) -> None:
     site = tmp_path / "site.yaml"
     site.write_text("nodes: 40\n")
-    given = {"site": site, "clusters": "20,20", "threshold": 11, "policies": ["2dbf"], "most_components": 2}
-    settings = experiment(given | {"cross_cluster_cost": "0.5"})
-    load = prepare_workload(settings, log)
-    outcome = run(settings, "2dbf", load)
+    options = ("--site", str(site), "--threshold", "11", "--most-components", "2", "--cross-cluster-cost", "0.5")
+    chosen = given(*options, "--clusters", "20,20")
+    outcome = run(chosen, "2dbf", prepare_workload(chosen, log))
     assert [width for _, width in outcome.components(3)] == [6, 6]
     assert (outcome.end_us - outcome.start_us)[3] == 15_000_000
     assert (outcome.end_us - outcome.start_us)[1] == 10_000_000
     with pytest.raises(BadInput, match="expected 40 together, those of the site"):
-        prepare_workload(experiment(given | {"clusters": "20,21"}), log)
+        prepare_workload(given(*options, "--clusters", "20,21"), log)
 
 
 def test_what_the_link_costs_can_be_a_file(log: Path, tmp_path: Path) -> None:
     costs = tmp_path / "between-2ms.json"
     costs.write_text('{"ppm": {"": 500000}, "links": {"2 1": {"": 250000}}}')
-    given = {"clusters": "20,20", "threshold": 11, "policies": ["easy"], "most_components": 2}
-    settings = experiment(given | {"cross_cluster_cost": str(costs)})
-    outcome = run(settings, "easy", prepare_workload(settings, log))
+    options = ("--clusters", "20,20", "--threshold", "11", "--most-components", "2", "--cross-cluster-cost")
+    chosen = given(*options, str(costs))
+    outcome = run(chosen, "easy", prepare_workload(chosen, log))
     assert [width for _, width in outcome.components(3)] == [6, 6]
     assert (outcome.end_us - outcome.start_us)[3] == 12_500_000  # as the pair has it
     assert (outcome.end_us - outcome.start_us)[1] == 10_000_000
-    assert inputs_of(settings, log) == [log, costs]
-    assert experiment(given | {"cross_cluster_cost": "0.25"}).cross_cluster_cost == 0.25
+    assert inputs_of(chosen, log) == [log, costs]
+    assert given(*options, "0.25").cross_cluster_cost == 0.25
     costs.write_text('{"ppm": {"gpu": 1}}')
     with pytest.raises(BadInput, match="ppm: 'gpu': 1; expected cpu, comm or ''"):
-        experiment(given | {"cross_cluster_cost": str(costs)})
+        given(*options, str(costs))
     with pytest.raises(BadInput, match="No such file"):
-        experiment(given | {"cross_cluster_cost": str(tmp_path / "none.json")})
+        given(*options, str(tmp_path / "none.json"))
 
 
 def test_the_settings_can_be_kept() -> None:

@@ -378,7 +378,7 @@ class LosesOneByOne(SchedulerState):
     def procs_lost(machine: Machine, event: NodesLost) -> list[Instruction]:
         for job_id in event.job_ids:
             lifecycle.ended(machine, JobEnded(job_id, JobState.NODE_LOST))
-        return node_events.resize(machine, -event.procs, event)
+        return node_events.resized(machine, event)
 
     handlers: ClassVar = {**SchedulerState.handlers, NodesLost: procs_lost}
 

@@ -39,6 +39,7 @@ class Environment:
         self.private_tmp = True
         self.address = config.launch.address
         self._uids: dict[Key, int] = {}
+        self._programs: dict[Path, str] = {}  # their texts: a disk that does not answer is not written to again
 
     def learn(self, key: Key, uid: object) -> None:
         """The guard says whose the processes of an attempt are. Name services are not asked here: they may not answer,
@@ -77,7 +78,12 @@ class Environment:
             if file.program and (file.name in OWN_PROGRAMS or not file.name.startswith("cosched-")):
                 raise ValueError(f"a launcher's program cannot be called {file.name}")
             text = _VALUE.sub(lambda found: values.get(found[0], found[0]), file.text)
-            put(self._path(key, file), text, 0o755 if file.program else 0o644)
+            path = self._path(key, file)
+            if not file.program:
+                put(path, text, 0o644)
+            elif self._programs.get(path) != text:
+                put(path, text, 0o755)
+                self._programs[path] = text
 
     def _directory(self, key: Key) -> Path:
         return self._jobs / key_name(*key)

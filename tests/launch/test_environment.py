@@ -56,7 +56,7 @@ def test_environment_names_local_values_and_files_of_the_job_alone(context: Cont
     assert len({file.value for file in files}) == len({file.name for file in files}) == len(files)
 
 
-def test_environment_for_version_4_leaves_out_what_its_agents_cannot_replace() -> None:
+def test_environment_for_version_4_agents_has_no_values_of_later_launchers() -> None:
     files = (JobFile("{hosts}", "hosts", ""), JobFile("{node_file}", "nodes", ""))
     made = {"A": "{hosts}", "B": "{host_name}", "C": "{node_file}", "D": "{tmp}", "E": "{other}"}
     assert set(known_environment(made, files)) == {"C", "D", "E"}

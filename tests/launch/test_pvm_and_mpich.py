@@ -119,6 +119,17 @@ def test_agent_knows_a_launchers_files_by_its_order_alone(
     assert environment.localized(Attempt(12, 2, "boot", "c", order), theirs) == ours
 
 
+def test_program_that_is_in_place_is_not_written_again(environment: Environment, tmp_path: Path) -> None:
+    """It may lie on a disk that does not answer, and the agent's loop would wait for it at each order."""
+    program = tmp_path / "bin" / PVMD.name
+    environment.write((12, 2), (PVMD,), PEERS)
+    first = program.stat().st_ino
+    environment.write((13, 1), (PVMD,), PEERS)
+    assert program.stat().st_ino == first
+    environment.write((13, 1), (msgspec.structs.replace(PVMD, text="#!/bin/sh\n"),), PEERS)
+    assert program.read_text() == "#!/bin/sh\n"
+
+
 @pytest.mark.parametrize("name", ["cosched-rsh", "witness.py", "sh"])
 def test_program_in_place_of_one_of_the_agents_is_refused(environment: Environment, name: str) -> None:
     with pytest.raises(ValueError, match=f"a launcher's program cannot be called {name}"):

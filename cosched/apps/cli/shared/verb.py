@@ -45,8 +45,8 @@ def json_option(command: Command) -> Command:
 
 
 def wide_option(command: Command) -> Command:
-    """Add ``--wide``: a list is as wide as it takes, whatever the terminal is."""
-    return click.option("--wide", is_flag=True, help="Cut nothing off, whatever the terminal's width.")(command)
+    """Add ``--wide``: a list is not cut to the terminal's width."""
+    return click.option("--wide", is_flag=True, help="Cut nothing off at the terminal's width.")(command)
 
 
 def asks(verb: Callable[..., Any]) -> Callable[..., Any]:

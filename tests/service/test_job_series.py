@@ -11,6 +11,7 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Start, Tell
 from space_scheduler.reasons import Reason, Why
 from space_scheduler.service.journal.records import Committed, Facts, JobRecord, View
+from space_scheduler.service.metrics.families import families
 from space_scheduler.service.metrics.jobs import MOST_USERS, JobSeries, oldest_wait_s
 
 S = 1_000_000
@@ -61,7 +62,8 @@ class Counted:
         return found | dict.fromkeys(["sum"] * len(sums), sum(sums))
 
     def cpu(self) -> dict[str, float]:
-        (family,) = [each for each in self.series.collect(View(), [], 0) if each.name == "cosched_user_cpu_seconds"]
+        collected = families(self.series.collect(View(), [], 0))
+        (family,) = [each for each in collected if each.name == "cosched_user_cpu_seconds"]
         return {each.labels["user"]: each.value for each in family.samples}
 
 

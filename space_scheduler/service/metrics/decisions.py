@@ -1,7 +1,6 @@
 """What the core took in and decided, counted; every kind of event and of decision is there from the start, at 0."""
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Final, get_args
 
 from cosched.monitoring import series
@@ -9,7 +8,7 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Kill, Resize, SetAside, SetTimer, SharePlan, Start, Tell
 from space_scheduler.reasons import Why
 from space_scheduler.service.journal.records import Committed
-from space_scheduler.service.metrics.families import Family, family
+from space_scheduler.service.metrics.families import Values
 
 _Counted = Start | Resize | Kill | SetTimer | Tell | SharePlan | SetAside
 #: The reasons that a decision may have. One that has another is counted with it, from the first time on.
@@ -45,10 +44,12 @@ class DecisionSeries:
             if isinstance(instruction, _Counted):
                 self._instructions[_labels(type(instruction), instruction.reason.why)] += 1
 
-    def collect(self) -> Iterator[Family]:
+    def collect(self) -> Values:
         """The counts."""
-        yield family(series.EVENTS, (([kind], count) for kind, count in self._events.items()))
-        yield family(series.INSTRUCTIONS, self._instructions.items())
+        return {
+            series.EVENTS: (([kind], count) for kind, count in self._events.items()),
+            series.INSTRUCTIONS: self._instructions.items(),
+        }
 
 
 def _labels(kind: type[_Counted], why: Why) -> tuple[str, str]:

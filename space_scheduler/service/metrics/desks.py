@@ -5,40 +5,50 @@ would tell are one. Where the cluster's settings say so (``monitoring.aggregate`
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
-from prometheus_client.core import HistogramMetricFamily
-
 from cosched.linux.wakeups import BOUNDS_S
-from cosched.model.desk import Availability, DeskReport, Wakeups, public_reason
+from cosched.model.desk import Availability, Wakeups, public_reason
+from cosched.model.time import US_PER_S
 from cosched.monitoring import series
 from cosched.wire.messages import Heartbeat
 from space_scheduler.service.launch.nodes import NodeEntry
-from space_scheduler.service.metrics.families import Family, family, known, one_of
-
-_US_PER_S = 1_000_000
+from space_scheduler.service.metrics.families import Values, known, one_of
 
 
-def by_cluster(members: Sequence[NodeEntry], own: str) -> Iterator[Family]:
+def by_cluster(members: Sequence[NodeEntry], own: str) -> Values:
     """How many desks of each cluster are free, limited and not available. ``own``: the scheduler's own cluster."""
     counted = Counter((entry.cluster or own, entry.availability) for entry in members)
     clusters = sorted({entry.cluster or own for entry in members} | {own})
     counts = (([cluster, each.value], counted[cluster, each]) for cluster in clusters for each in Availability)
-    yield family(series.CLUSTER_AVAILABLE, counts)
+    return {series.CLUSTER_AVAILABLE: counts}
 
 
-def by_desk(members: Sequence[NodeEntry]) -> Iterator[Family]:
+def by_desk(members: Sequence[NodeEntry]) -> Values:
     """Of each desk by its name."""
-    yield one_of(series.NODE_AVAILABLE, ((each.name, each.availability) for each in members))
-    yield one_of(series.NODE_CONTRACT_REASON, ((each.name, public_reason(each.contract_reason)) for each in members))
+    reasons = ((each.name, public_reason(each.contract_reason)) for each in members)
     beats = [(entry, entry.beat) for entry in members if entry.connected and entry.beat is not None]
     limits = [([entry.name], entry.public_limit_cpus) for entry, _ in beats]
-    yield family(series.NODE_LIMITED_CPUS, ((name, cpus) for name, cpus in limits if cpus is not None))
-    yield family(series.NODE_CONTRACT_CPUS, (([entry.name], _left_cpus(entry, beat)) for entry, beat in beats))
-    pauses = (([entry.name], int(bool(beat.paused) and entry.opens_s is None)) for entry, beat in beats)
-    yield family(series.NODE_PAUSED, pauses)
-    yield from _felt([(entry.name, entry.report) for entry, _ in beats if entry.report is not None])
+    reports = [([entry.name], entry.report) for entry, _ in beats if entry.report is not None]
+    pressures = [(name, report.pressure) for name, report in reports if report.pressure is not None]
+    wakeups = [(name, report.wakeups) for name, report in reports if report.wakeups is not None]
+    return {
+        series.NODE_AVAILABLE: one_of(series.NODE_AVAILABLE, ((each.name, each.availability) for each in members)),
+        series.NODE_CONTRACT_REASON: one_of(series.NODE_CONTRACT_REASON, reasons),
+        series.NODE_LIMITED_CPUS: ((name, cpus) for name, cpus in limits if cpus is not None),
+        series.NODE_CONTRACT_CPUS: (([entry.name], _left_cpus(entry, beat)) for entry, beat in beats),
+        series.NODE_PAUSED: (([entry.name], int(bool(beat.paused) and entry.opens_s is None)) for entry, beat in beats),
+        series.NODE_PAUSES: ((name, report.pauses) for name, report in reports),
+        series.NODE_PRESSURE: known(
+            ([*name, each], getattr(found, each)) for name, found in pressures for each in series.RESOURCES
+        ),
+        series.NODE_OWNER_WAKEUP: (
+            (name, _cumulated(found), found.late_us / US_PER_S)
+            for name, found in wakeups
+            if len(found.counts) == len(BOUNDS_S) + 1
+        ),
+    }
 
 
 def _left_cpus(entry: NodeEntry, beat: Heartbeat) -> float:
@@ -49,20 +59,6 @@ def _left_cpus(entry: NodeEntry, beat: Heartbeat) -> float:
     if ceiling is not None:
         return ceiling
     return entry.hello.procs if entry.hello is not None else 0
-
-
-def _felt(reports: Sequence[tuple[str, DeskReport]]) -> Iterator[Family]:
-    yield family(series.NODE_PAUSES, (([name], report.pauses) for name, report in reports))
-    pressures = [(name, report.pressure) for name, report in reports if report.pressure is not None]
-    shares = (([name, each], getattr(found, each)) for name, found in pressures for each in series.RESOURCES)
-    yield family(series.NODE_PRESSURE, known(shares))
-    wakes = HistogramMetricFamily(
-        series.NODE_OWNER_WAKEUP.name, series.NODE_OWNER_WAKEUP.help, labels=series.NODE_OWNER_WAKEUP.label_names
-    )
-    for name, report in reports:
-        if report.wakeups is not None and len(report.wakeups.counts) == len(BOUNDS_S) + 1:
-            wakes.add_metric([name], _cumulated(report.wakeups), report.wakeups.late_us / _US_PER_S)
-    yield wakes
 
 
 def _cumulated(wakeups: Wakeups) -> list[tuple[str, float]]:

@@ -6,23 +6,22 @@ A disk that hangs then holds up neither a scrape nor the event loop.
 import asyncio
 import os
 import shutil
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from cosched.monitoring import series
-from space_scheduler.service.metrics.families import Family, family
+from space_scheduler.service.metrics.families import Values
 
 _EVERY_S: Final = 5.0
 
 
 class DiskSeries:
-    """Looks at a journal's files; nothing is told before the first look."""
+    """Looks at a journal's files. ``found`` is what the last look has found, empty before the first."""
 
     def __init__(self, journal: Path) -> None:
         self._journal = journal
-        self._found: tuple[int, int] | None = None
+        self.found: Values = {}
 
     async def watch(self) -> None:
         """Look again and again, for ever."""
@@ -38,10 +37,4 @@ class DiskSeries:
                 taken += os.stat(f"{self._journal}{suffix}").st_size
         with suppress(OSError):
             free = shutil.disk_usage(self._journal.parent).free
-        self._found = taken, free
-
-    def collect(self) -> Iterator[Family]:
-        """As it was at the last look."""
-        if self._found is not None:
-            yield family(series.JOURNAL_BYTES, self._found[0])
-            yield family(series.JOURNAL_FREE_BYTES, self._found[1])
+        self.found = {series.JOURNAL_BYTES: taken, series.JOURNAL_FREE_BYTES: free}

@@ -19,7 +19,7 @@ from space_scheduler.service.link.link import Link
 from space_scheduler.service.metrics.certificates import expiry
 from space_scheduler.service.metrics.decisions import DecisionSeries
 from space_scheduler.service.metrics.disk import DiskSeries
-from space_scheduler.service.metrics.families import Family
+from space_scheduler.service.metrics.families import Family, families
 from space_scheduler.service.metrics.http import HttpSeries
 from space_scheduler.service.metrics.jobs import JobSeries
 from space_scheduler.service.metrics.nodes import NodeSeries
@@ -82,13 +82,17 @@ class Metrics(Collector):
         """What is read at the moment of asking."""
         view = self._core.view()
         held = [record.allocation for record in view.jobs.values() if record.allocation is not None]
-        yield from self.jobs.collect(view, held, self._now_us())
-        yield from self._nodes.collect(held)
-        yield from self._decisions.collect()
-        yield from self.service.collect(view)
-        yield from self.http.collect()
-        yield from self.disk.collect()
-        yield expiry(self._certificates)
+        return families(
+            {
+                **self.jobs.collect(view, held, self._now_us()),
+                **self._nodes.collect(held),
+                **self._decisions.collect(),
+                **self.service.collect(view),
+                **self.http.collect(),
+                **self.disk.found,
+                **expiry(self._certificates),
+            }
+        )
 
 
 class _Public(Collector):

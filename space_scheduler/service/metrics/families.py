@@ -1,6 +1,7 @@
 """Series as ``prometheus_client`` has them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -8,28 +9,34 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from cosched.monitoring.series import Series
 
 Family = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily
-#: A value with those of its labels, in the series' order.
-Sample = tuple[Sequence[str], float]
+#: The values of a sample's labels, in the series' order, then its value; of a histogram its buckets and its sum.
+Sample = tuple[Sequence[str], float] | tuple[Sequence[str], list[tuple[str, float]], float]
+#: The samples of each series; of a series without labels its only value.
+Values = Mapping[Series, float | Iterable[Sample]]
+_FAMILIES: Final[Mapping[str, Any]] = {
+    "gauge": GaugeMetricFamily,
+    "counter": CounterMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
 
 
-def family(series: Series, values: float | Iterable[Sample]) -> Family:
-    """A family of a gauge or counter with its samples; of a series without labels, with its only value."""
-    made = GaugeMetricFamily if series.kind == "gauge" else CounterMetricFamily
-    filled: GaugeMetricFamily | CounterMetricFamily = made(series.name, series.help, labels=series.label_names)
-    for labels, value in values if isinstance(values, Iterable) else [((), values)]:
-        filled.add_metric(labels, value)
-    return filled
+def families(values: Values) -> Iterator[Family]:
+    """A family of each series with its samples."""
+    for series, found in values.items():
+        family: Family = _FAMILIES[series.kind](series.name, series.help, labels=series.label_names)
+        for sample in found if isinstance(found, Iterable) else [((), found)]:
+            family.add_metric(*sample)
+        yield family
 
 
-def one_of(series: Series, holds: Iterable[tuple[str, str]]) -> Family:
-    """A family of the name and what holds for it, of each: 1 for that value of the last label, 0 for the others."""
-    values = series.labels[-1].values
-    return family(series, (([name, each], int(each == held)) for name, held in holds for each in values))
+def one_of(series: Series, holds: Iterable[tuple[str, str]]) -> list[Sample]:
+    """Of each name and what holds for it: 1 for that value of the last label, 0 for the others."""
+    return [([name, each], int(each == held)) for name, held in holds for each in series.labels[-1].values]
 
 
-def known(samples: Iterable[Sample]) -> Iterator[Sample]:
+def known(samples: Iterable[tuple[Sequence[str], float]]) -> list[Sample]:
     """The samples without those below 0: what cannot be had there."""
-    return (each for each in samples if each[1] >= 0)
+    return [each for each in samples if each[1] >= 0]
 
 
 def histogram(series: Series, registry: CollectorRegistry) -> Histogram:

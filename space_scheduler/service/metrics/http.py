@@ -1,14 +1,14 @@
 """The series of the HTTP API: how many requests were answered how, and how long that took."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from cosched.monitoring import series
 from space_scheduler.service.access.callers import AGENTS
-from space_scheduler.service.metrics.families import Family, family, histogram
+from space_scheduler.service.metrics.families import Values, histogram
 
 #: Every address that is no route's: what strangers ask for makes no series.
 _ELSEWHERE = "other"
@@ -42,6 +42,6 @@ class HttpSeries:
             if answered.content_type != _STREAM:
                 self._duration.labels(route).observe(took_s)
 
-    def collect(self) -> Iterator[Family]:
+    def collect(self) -> Values:
         """The counts."""
-        yield family(series.HTTP_REQUESTS, self._answers.items())
+        return {series.HTTP_REQUESTS: self._answers.items()}

@@ -1,7 +1,7 @@
 """The series of jobs: how many there are, how long they waited and ran, what they have used."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -12,7 +12,7 @@ from cosched.model.time import FOREVER_US, US_PER_S
 from cosched.monitoring import series
 from space_scheduler.machine.instructions import Start, Tell
 from space_scheduler.service.journal.records import Committed, JobRecord, View
-from space_scheduler.service.metrics.families import Family, family, histogram
+from space_scheduler.service.metrics.families import Values, histogram
 
 #: Users with a series of their own. A counter must not fall, so who has one keeps it until the service ends.
 MOST_USERS: Final = 100
@@ -64,22 +64,22 @@ class JobSeries:
             user = record.user if known else OTHERS
             self._cpu_s[user] = self._cpu_s.get(user, 0.0) + used_us / US_PER_S
 
-    def collect(self, view: View, held: Sequence[Allocation], now_us: int) -> Iterator[Family]:
+    def collect(self, view: View, held: Sequence[Allocation], now_us: int) -> Values:
         """What is read at the moment of asking, which is ``now_us``; ``held`` is what jobs hold."""
-        alive = (([state.value], view.alive.get(state, 0)) for state in JobState if state not in TERMINAL)
-        yield family(series.JOBS, alive)
-        ended = (([state.value], view.ended.get(state, 0)) for state in JobState if state in TERMINAL)
-        yield family(series.JOBS_ENDED, ended)
         kept_back = Counter[str]()
         for why, count in view.kept_back.items():
             name = why.name.lower()
             kept_back[name if name in series.WAITING_REASONS else series.WAITING_REASONS[-1]] += count
-        yield family(series.JOBS_WAITING, (([reason], kept_back[reason]) for reason in series.WAITING_REASONS))
-        yield family(series.JOBS_SET_ASIDE, len(view.aside))
-        yield family(series.JOB_PROCESSES, sum(each.processes for each in held))
-        yield family(series.JOB_PROCS, sum(each.procs for each in held))
-        yield family(series.QUEUE_OLDEST_WAIT, oldest_wait_s(view, now_us))
-        yield family(series.USER_CPU, (([user], used_s) for user, used_s in self._cpu_s.items()))
+        return {
+            series.JOBS: (([state.value], view.alive.get(state, 0)) for state in JobState if state not in TERMINAL),
+            series.JOBS_ENDED: (([state.value], view.ended.get(state, 0)) for state in JobState if state in TERMINAL),
+            series.JOBS_WAITING: (([reason], kept_back[reason]) for reason in series.WAITING_REASONS),
+            series.JOBS_SET_ASIDE: len(view.aside),
+            series.JOB_PROCESSES: sum(each.processes for each in held),
+            series.JOB_PROCS: sum(each.procs for each in held),
+            series.QUEUE_OLDEST_WAIT: oldest_wait_s(view, now_us),
+            series.USER_CPU: (([user], used_s) for user, used_s in self._cpu_s.items()),
+        }
 
 
 def oldest_wait_s(view: View, now_us: int) -> float:

@@ -1,14 +1,14 @@
 """The series of the service itself: whether jobs are accepted, what it was sent in vain, which version it is."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry
 
 import cosched
 from cosched.monitoring import series
 from space_scheduler.service.journal.records import View
-from space_scheduler.service.metrics.families import Family, family, histogram
+from space_scheduler.service.metrics.families import Values, histogram
 
 
 class ServiceSeries:
@@ -23,16 +23,17 @@ class ServiceSeries:
         self.commit = histogram(series.JOURNAL_COMMIT, registry)
         self.passes = histogram(series.PASS_DURATION, registry)
 
-    def collect(self, view: View) -> Iterator[Family]:
+    def collect(self, view: View) -> Values:
         """What is read at the moment of asking."""
-        yield family(series.ACCEPTING, int(view.accepting))
-        yield family(series.POLICY_FAILING, int(view.accepting and bool(view.problem)))
-        yield family(series.PROCS, view.procs_total)
-        yield family(series.PROCS_FREE, max(0, view.free_procs))
-        yield family(series.PASSES, view.passes)
-        yield family(series.RECORD_DIFFERENCES, self.record_differences())
-        refused = (([kind], self._messages_refused[kind]) for kind in series.REFUSED_KINDS)
-        yield family(series.MESSAGES_REFUSED, refused)
-        yield family(series.CONNECTIONS_REFUSED, self.refused())
-        yield family(series.SLOW_READERS, self.slow_readers())
-        yield family(series.BUILD_INFO, [([cosched.__version__], 1)])
+        return {
+            series.ACCEPTING: int(view.accepting),
+            series.POLICY_FAILING: int(view.accepting and bool(view.problem)),
+            series.PROCS: view.procs_total,
+            series.PROCS_FREE: max(0, view.free_procs),
+            series.PASSES: view.passes,
+            series.RECORD_DIFFERENCES: self.record_differences(),
+            series.MESSAGES_REFUSED: (([kind], self._messages_refused[kind]) for kind in series.REFUSED_KINDS),
+            series.CONNECTIONS_REFUSED: self.refused(),
+            series.SLOW_READERS: self.slow_readers(),
+            series.BUILD_INFO: [([cosched.__version__], 1)],
+        }

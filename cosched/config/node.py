@@ -4,15 +4,24 @@ TOML because the guard, which has privileges, imports nothing but the standard l
 """
 
 import tomllib
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from cosched.config.checks import (
+    Check,
+    absolute,
+    check,
+    cluster_name,
+    host_name,
+    network_or_empty,
+    number,
+    such,
+    valid_port,
+)
 from cosched.config.convert import check_numbers, convert
-from cosched.config.hosts import MAX_CLUSTER_NAME, MAX_NODE_NAME, is_cluster, is_host, is_network
 from cosched.config.units import duration_us, size_bytes
 from cosched.errors import BadInput
 from cosched.model.contract import SocialContract
@@ -20,22 +29,44 @@ from cosched.model.presets import DEDICATED, Habit, Hours, habit, hours_of
 from cosched.model.quantities import LONGEST_S, MOST_CPUS, MOST_MEMORY_BYTES, MOST_TASKS
 from cosched.model.time import US_PER_S
 
-_LAST_PORT: Final = 65_535
 _NORMAL_WEIGHT: Final = 100
+_IPV4_ALONE: Final = (
+    "MPICH and Open MPI read an IPv6 address in a file of hosts as a port or a slot count, PVM knows none"
+)
+
+
+def _above_zero(most: float) -> Check:
+    return such(lambda value: 0 < value <= most, f"a number above 0, up to {most}")
+
+
+_Path = Annotated[str, absolute]
+_Group = Annotated[
+    str,
+    such(
+        lambda group: not group.startswith("/") and ".." not in group.split("/"),
+        "a group below the mount of each hierarchy, such as user.slice",
+    ),
+]
+_Seconds = Annotated[float, _above_zero(LONGEST_S)]
+_Size = Annotated[str, size_bytes]
 
 
 class SchedulerLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the scheduler listens for agents."""
 
-    url: str  # wss://HOST:PORT/v1/agent
+    url: Annotated[str, such(lambda url: url.startswith("wss://"), "wss://HOST:PORT/v1/agent")]
 
 
 class Launch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where other agents reach this one, and which network ranks talk over (CIDR; empty: any)."""
 
-    address: str
-    port: int = 7421
-    network: str = ""
+    address: Annotated[
+        str,
+        such(str.strip, "where other agents reach this one"),
+        such(lambda address: ":" not in address, f"a name or an IPv4 address: {_IPV4_ALONE}"),
+    ]
+    port: Annotated[int, valid_port] = 7421
+    network: Annotated[str, network_or_empty] = ""
 
 
 class Paths(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,10 +75,10 @@ class Paths(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``keep``: directories that stay visible when a job's private /tmp covers the place they are in.
     """
 
-    run: str = "/run/cosched"
-    state: str = "/var/lib/cosched"
-    identity: str = "/etc/cosched/identity"
-    keep: list[str] = []
+    run: _Path = "/run/cosched"
+    state: _Path = "/var/lib/cosched"
+    identity: _Path = "/etc/cosched/identity"
+    keep: list[_Path] = []
 
 
 class Cgroups(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,9 +88,9 @@ class Cgroups(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     mode: Literal["auto", "v2", "v1", "none"] = "auto"
-    mount: str = "/sys/fs/cgroup"
-    cosched: str = "cosched"
-    desk: str = "user.slice"
+    mount: _Path = "/sys/fs/cgroup"
+    cosched: _Group = "cosched"
+    desk: _Group = "user.slice"
     decoys: bool = False
 
 
@@ -70,8 +101,8 @@ class SideWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     (``skb->priority``).
     """
 
-    io: int = 1
-    network_priority: int = 0
+    io: Annotated[int, number(0, _NORMAL_WEIGHT, f"1 to {_NORMAL_WEIGHT}, or 0 for none")] = 1
+    network_priority: Annotated[int, number(0, (1 << 31) - 1, "a priority of packets, or 0 for none")] = 0
 
 
 class Security(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,7 +113,7 @@ class Security(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     users: Literal["switch", "by-name", "self"] = "switch"
-    min_uid: int = 1000
+    min_uid: Annotated[int, number(0, expected="a user's number")] = 1000
     allow_root: bool = False
     agent_user: str = ""  # who may talk to the guard; empty: the guard's own user
     private_tmp: bool = True
@@ -99,14 +130,14 @@ class PresenceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     preset: Literal["desktop", "desktop-hours", "lab-night", "dedicated"] = "desktop"
-    away_after_s: float | None = None
+    away_after_s: _Seconds | None = None
     hours: str = "08:00-20:00"
     days: list[str] = msgspec.field(default_factory=lambda: ["mon", "tue", "wed", "thu", "fri"])
     sources: list[Literal["terminals", "sessions", "input", "processes"]] = msgspec.field(
         default_factory=lambda: ["terminals", "sessions", "input", "processes"]
     )
-    poll_s: float = 1.0
-    busy_cpus: float = 0.25
+    poll_s: _Seconds = 1.0
+    busy_cpus: Annotated[float, _above_zero(MOST_CPUS)] = 0.25
     events: bool = True
 
     def working(self) -> Hours:
@@ -125,11 +156,11 @@ class OutputSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Below ``least_free`` bytes or ``least_free_files`` inodes on the disk of ``paths.state`` no new work is taken.
     """
 
-    limit: str = "1GiB"
-    total: str = "10GiB"
-    keep: str = "30d"
-    least_free: str = "64MiB"
-    least_free_files: int = 1000
+    limit: _Size = "1GiB"
+    total: _Size = "10GiB"
+    keep: Annotated[str, duration_us] = "30d"
+    least_free: _Size = "64MiB"
+    least_free_files: Annotated[int, number(0, MOST_MEMORY_BYTES, "a number of inodes, 0 or more")] = 1000
 
     @property
     def limit_bytes(self) -> int:
@@ -176,10 +207,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     ``parallel`` is the owner's opt-out: false where this desk takes part in nothing.
     """
 
-    name: str
-    cluster: str
-    procs: int
-    memory_bytes: int
+    name: Annotated[str, host_name]
+    cluster: Annotated[str, cluster_name]
+    procs: Annotated[int, number(1, MOST_TASKS, f"at least 1, at most {MOST_TASKS}")]
+    memory_bytes: Annotated[int, number(1, MOST_MEMORY_BYTES, f"at least 1, at most {MOST_MEMORY_BYTES}")]
     scheduler: SchedulerLink
     launch: Launch
     paths: Paths = Paths()
@@ -215,11 +246,7 @@ def node_config(raw: dict[str, Any], path: str) -> NodeConfig:
     """Check what a ``node.toml`` says; ``path`` names it in errors. Raises :class:`BadInput` with the key's path."""
     check_numbers(raw, path)
     config = convert(raw, NodeConfig, path)
-    for key, found, expected in _problems(config):
-        raise BadInput(f"{path}: {key}", f"found {found!r}", expected)
-    for key, most in (("away_after_s", LONGEST_S), ("poll_s", LONGEST_S), ("busy_cpus", MOST_CPUS)):
-        if (value := getattr(config.presence, key)) is not None and not 0 < value <= most:
-            raise BadInput(f"{path}: presence.{key}", f"found {value!r}", f"a number above 0, up to {most}")
+    check(config, f"{path}: ")
     try:
         config.presence.working()
     except ValueError as error:
@@ -230,57 +257,7 @@ def node_config(raw: dict[str, Any], path: str) -> NodeConfig:
             f"{path}: presence.sources", "found none: the desk would count as occupied for ever",
             f"at least one, or preset = {DEDICATED!r}",
         )  # fmt: skip
-    for key in ("limit", "total", "least_free"):
-        size_bytes(getattr(config.output, key), f"{path}: output.{key}")
-    duration_us(config.output.keep, f"{path}: output.keep")
     if problem := config.contract.impossible():
         key, found, expected = problem
         raise BadInput(f"{path}: contract.{key}", f"found {found!r}", expected)
     return config
-
-
-def _problems(config: NodeConfig) -> Iterator[tuple[str, object, str]]:
-    """What well-formed settings have wrong: key, what was found, what is expected."""
-    if not is_host(config.name) or len(config.name) > MAX_NODE_NAME:
-        yield "name", config.name, f"a host's name: letters, digits, - and dots, at most {MAX_NODE_NAME} characters"
-    if not is_cluster(config.cluster):
-        yield "cluster", config.cluster, f"the cluster's name: printable, at most {MAX_CLUSTER_NAME} characters"
-    for key, most in (("procs", MOST_TASKS), ("memory_bytes", MOST_MEMORY_BYTES)):
-        if not 1 <= (number := getattr(config, key)) <= most:
-            yield key, number, f"at least 1, at most {most}"
-    if not config.scheduler.url.startswith("wss://"):
-        yield "scheduler.url", config.scheduler.url, "wss://HOST:PORT/v1/agent"
-    yield from _unfit_launch(config.launch)
-    yield from _unfit_paths(config)
-    if not 0 <= config.output.least_free_files <= MOST_MEMORY_BYTES:
-        yield "output.least_free_files", config.output.least_free_files, "a number of inodes, 0 or more"
-    if config.security.min_uid < 0:
-        yield "security.min_uid", config.security.min_uid, "a user's number"
-    if not 0 <= config.weights.io <= _NORMAL_WEIGHT:
-        yield "weights.io", config.weights.io, f"1 to {_NORMAL_WEIGHT}, or 0 for none"
-    if not 0 <= config.weights.network_priority < 1 << 31:
-        yield "weights.network_priority", config.weights.network_priority, "a priority of packets, or 0 for none"
-
-
-def _unfit_launch(launch: Launch) -> Iterator[tuple[str, object, str]]:
-    if not launch.address.strip():
-        yield "launch.address", launch.address, "where other agents reach this one"
-    if ":" in launch.address:
-        cause = "MPICH and Open MPI read an IPv6 address in a file of hosts as a port or a slot count, PVM knows none"
-        yield "launch.address", launch.address, f"a name or an IPv4 address: {cause}"
-    if not 1 <= launch.port <= _LAST_PORT:
-        yield "launch.port", launch.port, f"a port, 1 to {_LAST_PORT}"
-    if launch.network and not is_network(launch.network):
-        yield "launch.network", launch.network, "a network, such as 10.0.0.0/24"
-
-
-def _unfit_paths(config: NodeConfig) -> Iterator[tuple[str, object, str]]:
-    named = [(f"paths.{key}", getattr(config.paths, key)) for key in ("run", "state", "identity")]
-    named += [(f"paths.keep[{at}]", kept) for at, kept in enumerate(config.paths.keep)]
-    for key, path in (*named, ("cgroup.mount", config.cgroup.mount)):
-        if not path.startswith("/"):
-            yield key, path, "an absolute path"
-    for key in ("cosched", "desk"):
-        group = getattr(config.cgroup, key)
-        if group.startswith("/") or ".." in group.split("/"):
-            yield f"cgroup.{key}", group, "a group below the mount of each hierarchy, such as user.slice"

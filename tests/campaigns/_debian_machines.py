@@ -7,6 +7,7 @@ what was run on it stay.
 
 import contextlib
 import os
+import re
 import shlex
 import signal
 import socket
@@ -26,6 +27,9 @@ UML_MODULES = Path("/usr/lib/uml/modules")
 _MEMORY_MB = 2048
 _CPUS = ("-accel", "tcg,thread=multi", "-smp", "2")
 _COUNTED = ("-accel", "tcg,thread=single", "-smp", "1", "-icount", "shift=0,sleep=on")
+_PANIC = re.compile(rb"Kernel panic - [^\r\n]*")
+#: So many unanswered questions, each asked ``factor`` seconds after the one before, end an ssh connection.
+_UNANSWERED = 10
 _BOOT_S = 30.0
 _STOP_S = 10.0
 _BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
@@ -53,6 +57,7 @@ class Machine(ABC):
         directory.mkdir(parents=True, exist_ok=True)
         self.disk = directory / "disk"
         self._console = directory / "console.log"
+        self._console_start = 0
 
     @abstractmethod
     def fresh(self) -> None:
@@ -83,6 +88,7 @@ class Machine(ABC):
     def start(self) -> None:
         """Start it."""
         with self._console.open("ab") as console:
+            self._console_start = console.tell()
             self._process = subprocess.Popen(
                 self._command(), stdin=subprocess.DEVNULL, stdout=console, stderr=console, process_group=0
             )
@@ -121,6 +127,9 @@ class Machine(ABC):
             )  # fmt: skip
         except (RuntimeError, subprocess.TimeoutExpired) as error:
             said = f"FAILED {error}\n"
+            if panic := _PANIC.search(self._console.read_bytes(), self._console_start):
+                line = panic[0].decode("ascii", "replace")
+                raise RuntimeError(f"the kernel of {self.name} panicked: {line} (see {self._console})") from error
             raise
         finally:
             with (self.directory / "commands.log").open("a", encoding="utf-8") as log:
@@ -130,7 +139,10 @@ class Machine(ABC):
     def _options(self, base_s: float) -> list[str]:
         """Words of ssh and scp: this host's key, and how long a connection may take."""
         known = f"UserKnownHostsFile={self.directory / 'known_hosts'}"
-        options = (known, "BatchMode=yes", f"ConnectTimeout={round(base_s * self.factor)}", "LogLevel=ERROR")
+        options = (
+            known, "BatchMode=yes", f"ConnectTimeout={round(base_s * self.factor)}", "LogLevel=ERROR",
+            f"ServerAliveInterval={round(self.factor)}", f"ServerAliveCountMax={_UNANSWERED}",
+        )  # fmt: skip
         return [word for option in options for word in ("-o", option)]
 
     def bring(self, source: Path, directory: str, base_s: float = 30) -> None:

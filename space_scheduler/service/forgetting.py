@@ -14,6 +14,7 @@ from typing import Final
 
 from cosched.config.cluster import ClusterConfig
 from cosched.errors import BadInput, Failed, nearest
+from cosched.install.layout import ROOT
 from space_scheduler.service.access.members import Members
 from space_scheduler.service.access.tokens import Tokens
 from space_scheduler.service.journal.backup import acting_as_owner
@@ -86,7 +87,7 @@ def _removed(removed: Removed, tokens: int, revoked: int) -> Iterator[str]:
 
 def _left(config: ClusterConfig, where: str, user: str, found: Left) -> Iterator[str]:
     word = shlex.quote(user)
-    if user in config.operators:
+    if user in config.operators and user != ROOT:
         yield f"operators in {where}: take the name out, and start the scheduler"
     if found.jobs:
         yield f"other users' jobs with that word in their texts: {_numbers(found.jobs)}: keep_jobs drops them"

@@ -78,4 +78,6 @@ def main(before: str, after: str = "HEAD") -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) not in (2, 3):
+        sys.exit("usage: ./run bench statements BEFORE [AFTER]: two commits, the second HEAD unless given")
     main(*sys.argv[1:])

@@ -6,6 +6,7 @@ are made for each run. Control groups are this machine's (version 1 where the ma
 have a kernel of their own (``_uml``).
 """
 
+import argparse
 import contextlib
 import os
 import shutil
@@ -28,6 +29,11 @@ NETWORK = "10.88.0.0/24"
 USER = "ada"
 USER_UID = 2001
 HOME = Path("/", "home", USER)
+#: The commands that make and run the hosts, and the Debian package of each.
+COMMANDS = {
+    "debootstrap": "debootstrap", "systemd-nspawn": "systemd-container", "ssh": "openssh-client", "ip": "iproute2",
+    "curl": "curl",
+}  # fmt: skip
 _IMAGE_S = 1800
 BOOT_S = 120.0
 _STOP_S = 30.0
@@ -51,6 +57,14 @@ def run(*argv: str | Path, timeout_s: float = 60, stdin: str | None = None) -> s
     if ended.returncode:
         raise RuntimeError(f"{' '.join(map(str, argv))}: status {ended.returncode}: {ended.stdout}{ended.stderr}")
     return ended.stdout
+
+
+def require(parser: argparse.ArgumentParser, commands: Mapping[str, str]) -> None:
+    """End with a usage error without root, or without one of the commands, each given with its Debian package."""
+    if os.geteuid():
+        parser.error("needs root: namespaces, control groups and mounts")
+    if missing := sorted({package for command, package in commands.items() if not shutil.which(command)}):
+        parser.error(f"needs Debian's packages: apt-get install {' '.join(missing)}")
 
 
 def image(directory: Path, mirror: str = MIRROR) -> Path:

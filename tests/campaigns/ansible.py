@@ -13,7 +13,6 @@ a network, once each.
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -37,7 +36,7 @@ from campaigns._ansible_lab import (
 from campaigns._ansible_moves import moved
 from campaigns._ansible_refusals import refused
 from campaigns._ansible_versions import go, later_checkout, restored, upgraded, waiting, wheelhouse
-from campaigns._systemd_hosts import USER, image, run
+from campaigns._systemd_hosts import COMMANDS, USER, image, require, run
 
 ANSIBLE = "ansible-core==2.19.*"
 
@@ -283,8 +282,7 @@ def main() -> int:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the times")
     given = parser.parse_args()
-    if os.geteuid():
-        parser.error("needs root: namespaces, control groups and mounts")
+    require(parser, COMMANDS)
     try:
         with workplace(given.work) as work:
             times = _campaign(work, given)

@@ -24,8 +24,6 @@ import argparse
 import contextlib
 import functools
 import json
-import os
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -39,7 +37,7 @@ from campaigns._ansible_lab import Broken, gone_through, need
 from campaigns._debian_ground import ASIDE, CHECKOUT, DESK, HEAD, Ground, work_of
 from campaigns._debian_image import RELEASES
 from campaigns._debian_machines import bridged
-from campaigns._systemd_hosts import USER
+from campaigns._systemd_hosts import USER, require
 
 #: The commands that are needed, and the package of each.
 _NEEDED: Final = {"mmdebstrap": "mmdebstrap", "mke2fs": "e2fsprogs", "ssh": "openssh-client"}
@@ -216,11 +214,7 @@ def main() -> int:
         wanted = chosen(names, given.first, given.only or (), given.also or ())
     except KeyError as error:
         parser.error(f"no step {error}; there are: {', '.join(names)}")
-    if os.geteuid():
-        parser.error("needs root, to make an image")
-    needed = _NEEDED | (_NEEDED_USER_MODE if given.user_mode else _NEEDED_QEMU)
-    if missing := sorted({package for command, package in needed.items() if not shutil.which(command)}):
-        parser.error(f"needs Debian's packages: apt-get install {' '.join(missing)}")
+    require(parser, _NEEDED | (_NEEDED_USER_MODE if given.user_mode else _NEEDED_QEMU))
     again = bool(given.first or given.only)
     work = work_of(given.cache, given.release, user_mode=given.user_mode)
     if again and not (work / "disk.img").exists():

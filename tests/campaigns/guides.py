@@ -6,13 +6,12 @@ Five hosts (``_systemd_hosts``) on a network of their own, and this machine as t
 in the order of ``_guides_acts``, as the account that the guide means, in terminals that keep directory and variables;
 exit status and what the page shows are compared. A line that does otherwise ends the campaign with 1; given the same
 ``--work`` it goes on there, with the hosts as they were left. ``--list`` prints which lines are typed where, and which
-are not and why, in Markdown. Needs root, debootstrap, systemd-nspawn,
-ssh, curl, an overlay file system, and a network for the machine of the checkout.
+are not and why, in Markdown. Needs root, debootstrap, systemd-nspawn, ssh, curl, an overlay file system, and a
+network for the machine of the checkout.
 """
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections import Counter
@@ -23,7 +22,7 @@ from kit.guides import Line, lines
 from campaigns._ansible_lab import Broken, workplace
 from campaigns._guides_acts import LEFT, PAGES, PARTS, Act
 from campaigns._guides_ground import Ground
-from campaigns._systemd_hosts import image
+from campaigns._systemd_hosts import COMMANDS, image, require
 
 
 def table() -> str:
@@ -62,8 +61,7 @@ def main() -> int:
         return 0
     if unknown := set(given.only or ()) - PARTS.keys():
         parser.error(f"no part {unknown.pop()}; there are: {', '.join(PARTS)}")
-    if os.geteuid():
-        parser.error("needs root: namespaces, control groups and mounts")
+    require(parser, COMMANDS)
     try:
         with workplace(given.work) as work:
             _campaign(work, given)

@@ -10,7 +10,6 @@ needs, and dpkg-scanpackages.
 """
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from typing import Any
 
 from campaigns._ansible_lab import HEAD, ROOT, SEATED, Broken, Lab, arguments, changed, gone_through, need, workplace
 from campaigns._ansible_versions import wheelhouse
-from campaigns._systemd_hosts import image, run
+from campaigns._systemd_hosts import COMMANDS, image, require, run
 from campaigns.ansible import controller_environment
 
 PACKAGES = ("prometheus", "prometheus-alertmanager")
@@ -274,8 +273,7 @@ def main() -> int:
     """Go through the steps; the exit status is 1 where one of them fails."""
     parser = arguments(__doc__)
     given = parser.parse_args()
-    if os.geteuid():
-        parser.error("needs root: namespaces, control groups and mounts")
+    require(parser, COMMANDS)
     try:
         with workplace(given.work) as work:
             base = with_packages(image(given.image), given.image / "with-monitoring")

@@ -195,7 +195,7 @@ def test_what_is_converted_is_kept_and_can_be_put_back(tmp_path: Path, name: str
     holder = Lock(path)
     with pytest.raises(JournalRefused, match="another scheduler"):
         restore(path, kept)
-    holder.release()
+    holder.close()
     (tmp_path / "no-journal").write_text("hello, this is no journal at all, however long it is")
     with pytest.raises(JournalRefused, match="no journal"):
         restore(path, tmp_path / "no-journal")

@@ -19,14 +19,14 @@ from typing import Final
 
 from cosched.errors import BadInput, Failed
 from cosched.linux.durable import sync, write_durably
-from space_scheduler.service.journal.copies import write_copy
+from space_scheduler.service.journal.copies import taking_place, write_copy
 from space_scheduler.service.journal.schema import (
     JournalRefused,
-    JournalUnwritable,
     Lock,
     connect,
     last_job_id,
     readable,
+    writable,
 )
 
 #: So many numbers are left out where it is not known which ones were given after the copy.
@@ -70,16 +70,15 @@ def restore(path: Path, backup: Path) -> Path:
 
     Raises :class:`JournalRefused` where the backup is none or a scheduler runs, :class:`JournalUnwritable`.
     """
-    with _opened(backup) as source, acting_as_owner(path.parent):
-        lock = Lock(path)
-        try:
-            aside = _put_back(path, source)
-            lock.clear_mark()  # cut short before, a start refuses the copy, and this can be done again
-            return aside
-        except (OSError, sqlite3.Error) as error:
-            raise JournalUnwritable(f"journal {path}: the backup cannot be put in its place: {error}") from None
-        finally:
-            lock.release()
+    aside = path.with_name(f"{path.name}.replaced.{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+    with _opened(backup) as source, acting_as_owner(path.parent), closing(Lock(path)) as lock:
+        with writable(path, "the backup cannot be put in its place"), taking_place(path) as made:
+            with closing(sqlite3.connect(made, isolation_level=None)) as into:
+                source.backup(into)
+                _count_on(into, after=path)
+            _set_aside(path, aside)
+        lock.clear_mark()  # cut short before, a start refuses the copy, and this can be done again
+    return aside
 
 
 @contextmanager
@@ -122,34 +121,16 @@ def _become(uid: int, gid: int) -> None:
         raise JournalRefused(f"a journal of user {uid} cannot be put back by this one: {error.strerror}") from None
 
 
-def _put_back(path: Path, source: sqlite3.Connection) -> Path:
-    made = path.with_name(path.name + ".new")
-    aside = path.with_name(f"{path.name}.replaced.{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
-    write_copy(source, made)
-    try:
-        _count_on(made, after=path)
-        _set_aside(path, aside)
-        os.replace(made, path)
-        sync(path.parent)
-    except BaseException:
-        with suppress(OSError):
-            made.unlink(missing_ok=True)
-        raise
-    return aside
-
-
-def _count_on(made: Path, *, after: Path) -> None:
+def _count_on(into: sqlite3.Connection, *, after: Path) -> None:
     """Have jobs be numbered as if that journal were still there; without one that can be read, far above the copy's."""
     last = None
     # a reader makes a file of latest events, and leaves it, unless it is told that nobody writes
     how = "mode=ro" if after.with_name(after.name + "-wal").exists() else "immutable=1"
     with suppress(sqlite3.Error), closing(sqlite3.connect(f"{after.absolute().as_uri()}?{how}", uri=True)) as before:
         last = last_job_id(before)
-    with closing(sqlite3.connect(made, isolation_level=None)) as into:
-        known = last_job_id(into)
-        known = known + _UNKNOWN_JOBS if last is None else max(last, known)
-        into.execute("INSERT OR REPLACE INTO meta VALUES ('last_job_id', ?)", (str(known),))
-    sync(made)
+    known = last_job_id(into)
+    known = known + _UNKNOWN_JOBS if last is None else max(last, known)
+    into.execute("INSERT OR REPLACE INTO meta VALUES ('last_job_id', ?)", (str(known),))
 
 
 def _set_aside(path: Path, aside: Path) -> None:
@@ -167,14 +148,7 @@ def _set_aside(path: Path, aside: Path) -> None:
         if path.exists():
             os.rename(path, aside)
         sync(path.parent)
-        _empty(events)
+        with taking_place(events):
+            pass  # an empty one
     index.unlink(missing_ok=True)
     sync(path.parent)
-
-
-def _empty(path: Path) -> None:
-    """Have an empty file in the place of that one, in one step."""
-    made = path.with_name(path.name + ".new")
-    made.unlink(missing_ok=True)
-    os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    os.replace(made, path)

@@ -52,14 +52,9 @@ class Clock:
         """Go on from earlier starts (oldest first; none: core time begins now) and the last journalled time."""
         self._sources = sources = sources or Sources()
         wall_us, boottime_us, boot_id = sources.wall_us(), sources.boottime_us(), sources.boot_id()
-        core_us = 0
-        if anchors:
-            last = anchors[-1]
-            if last.boot_id == boot_id:
-                core_us = last.core_us + boottime_us - last.boottime_us
-            else:
-                core_us = last.core_us + wall_us - last.wall_us
-            core_us = max(core_us, last.core_us, last_us)
+        last = anchors[-1] if anchors else Anchor(0, wall_us, boottime_us, boot_id)
+        passed_us = boottime_us - last.boottime_us if last.boot_id == boot_id else wall_us - last.wall_us
+        core_us = max(last.core_us + max(passed_us, 0), last_us)
         #: This start's own: the journal keeps it.
         self.anchor = Anchor(core_us, wall_us, boottime_us, boot_id)
         self._anchors = (*anchors, self.anchor)
@@ -69,8 +64,7 @@ class Clock:
     def now_us(self) -> int:
         """Core time now; never less than it was."""
         now_us = self.anchor.core_us + self._sources.boottime_us() - self.anchor.boottime_us
-        if now_us > self._floor_us:
-            self._floor_us = now_us
+        self._floor_us = max(self._floor_us, now_us)
         return self._floor_us
 
     def when(self, core_us: int) -> datetime:

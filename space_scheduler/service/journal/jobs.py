@@ -20,6 +20,11 @@ INSERT: Final = "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, NULL, '', 0)"
 UPDATE: Final = "UPDATE jobs SET state = ?, ended = coalesce(?, ended), record = ?, checksum = ? WHERE job_id = ?"
 _SELECT: Final = "SELECT job_id, user, submission, submitted_checksum, state, record, checksum FROM jobs "
 _STEPS: Final = "SELECT seq, job_id, now_us, was, state, reason, cause, note, checksum FROM transitions"
+_ENDED: Final = (
+    "WHERE ended IS NOT NULL AND (:user IS NULL OR user = :user)"
+    " AND ended < CASE WHEN :before IS NULL THEN 1 << 62 ELSE (SELECT ended FROM jobs WHERE job_id = :before) END"
+    " ORDER BY ended DESC LIMIT :limit"
+)
 #: Of a journal's ``meta``: how many jobs were dropped that had ended in a state.
 _DROPPED: Final = "dropped "
 #: Dropped in one transaction, at most: no other can be written meanwhile.
@@ -117,16 +122,8 @@ def look_up(path: Path, job_id: int) -> JobRecord | None:
 
 def history(path: Path, limit: int, user: str | None, before: int | None) -> list[JobRecord]:
     """Ended jobs, the last to end first; ``before``: only those that ended before that job. From any thread."""
-    conditions, values = ["ended IS NOT NULL"], list[Any]()
-    if user is not None:
-        conditions.append("user = ?")
-        values.append(user)
-    if before is not None:
-        conditions.append("ended < (SELECT ended FROM jobs WHERE job_id = ?)")
-        values.append(before)
-    query = f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY ended DESC LIMIT ?"
     with readable(path), closing(connect(path, write=False)) as db:
-        rows = db.execute(query, (*values, limit)).fetchall()
+        rows = db.execute(_SELECT + _ENDED, {"user": user, "before": before, "limit": limit}).fetchall()
         return [_record(path, row, _steps(db, row[0])) for row in rows]
 
 
@@ -138,14 +135,12 @@ def _record(path: Path, row: tuple[Any, ...], steps: Iterable[tuple[Any, ...]]) 
     job_id, user, submission, submitted, state, rest, expected = row
     if not agrees(submitted, job_id, user, submission) or not agrees(expected, job_id, state, rest):
         raise JournalRefused(f"journal {path}: what it has of job {job_id} is damaged")
-    kept = msgspec.json.decode(rest, type=Kept)
-    fields = {name: getattr(kept, name) for name in kept.__struct_fields__}
     return JobRecord(
         user=user,
         submission=msgspec.json.decode(submission, type=Submission),
         state=JobState(state),
         history=_history(path, job_id, steps),
-        **fields,
+        **msgspec.structs.asdict(msgspec.json.decode(rest, type=Kept)),
     )
 
 

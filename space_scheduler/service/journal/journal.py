@@ -4,10 +4,10 @@ A transaction is on the disk when :meth:`Journal.write` returns (``synchronous=F
 chain of checksums from the first or from a snapshot on, so that a damaged or missing row is found, not believed.
 """
 
-import sqlite3
 import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,7 +40,8 @@ from space_scheduler.service.journal.schema import (
     connect,
     create,
     last_job_id,
-    refused,
+    readable,
+    writable,
 )
 
 _json: Final = msgspec.json.Encoder()
@@ -60,25 +61,16 @@ class Journal:
         self._keep_jobs_us = keep_jobs_us
         if not path.parent.is_dir():
             raise JournalRefused(f"journal {path}: no directory {path.parent}")
-        self._lock = Lock(path)
-        try:
+        with ExitStack() as opened, readable(path):
+            self._lock = opened.enter_context(closing(Lock(path)))
             if not path.exists():
                 check_never_was(path)  # refused, the mark of what was here stays
                 self._lock.clear_mark()
                 create(path)
-            self._db = connect(path, write=True)
-            try:
-                self._begin_with()
-                check_not_older(path, Mark(self.cluster_id, self.seq), self._lock.mark)
-            except BaseException:
-                self._db.close()
-                raise
-        except (sqlite3.Error, UnicodeError) as error:
-            self._lock.release()
-            raise refused(path, error) from None
-        except BaseException:
-            self._lock.release()
-            raise
+            self._db = opened.enter_context(closing(connect(path, write=True)))
+            self._begin_with()
+            check_not_older(path, Mark(self.cluster_id, self.seq), self._lock.mark)
+            self._opened = opened.pop_all()
 
     def _begin_with(self) -> None:
         rows = dict(self._db.execute("SELECT name, value FROM meta"))
@@ -133,9 +125,8 @@ class Journal:
         Raises :class:`JournalUnwritable`; then nothing is written.
         """
         runs = (*self.runs, *(self.runs[-1].under(each) for each in chosen))
-        chain, step = self.chain, self._steps
-        events, decisions, instructions, transitions = [], [], [], []
-        ended_by: dict[int, int] = {}
+        chain = self.chain
+        events, decisions, instructions = [], [], []
         for entry in entries:
             event = _text(entry.event)
             decision = _text(entry.decision) if entry.decision is not None else None
@@ -145,10 +136,9 @@ class Journal:
             if decision is not None:
                 decisions.append((entry.seq, decision))
             instructions += [(entry.seq, n, text) for n, text in enumerate(texts)]
-            for job_id, was, each in entry.transitions:
-                step += 1
-                ended_by[job_id] = step
-                transitions.append((step, *jobs.transition_row(job_id, was, each)))
+        steps = list(enumerate((step for entry in entries for step in entry.transitions), self._steps + 1))
+        transitions = [(number, *jobs.transition_row(*step)) for number, step in steps]
+        ended_by = {job_id: number for number, (job_id, *_) in steps}
         changed = list(changed)
         new = [jobs.new_row(record) for record in changed if record.id >= self.next_job_id]
         rows = [jobs.job_row(record, ended_by.get(record.id)) for record in changed]
@@ -164,7 +154,7 @@ class Journal:
             ]
         )
         self.runs = runs
-        self.chain, self._steps = chain, step
+        self.chain, self._steps = chain, self._steps + len(steps)
         if entries:
             self.seq, self.last_us = entries[-1].seq, entries[-1].now_us
             self._lock.write_mark(Mark(self.cluster_id, self.seq))
@@ -229,12 +219,10 @@ class Journal:
 
     def overwrite(self) -> None:
         """Write the file anew: no byte stays of what was removed. Raises :class:`JournalUnwritable`."""
-        try:
+        with writable(self.path, "it cannot be written anew"):
             self._db.execute("VACUUM")
             if self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
                 raise JournalUnwritable(f"journal {self.path}: another process reads it: end that one, and repeat this")
-        except sqlite3.Error as error:
-            raise JournalUnwritable(f"journal {self.path}: it cannot be written anew: {error}") from None
         self._transaction([("DELETE FROM meta WHERE name = ?", [(forgetting.OVERWRITE_DUE,)])])
 
     def naming(self, user: str) -> forgetting.Left:
@@ -266,19 +254,12 @@ class Journal:
         self._transaction([("INSERT OR REPLACE INTO meta VALUES ('probe', ?)", [(uuid.uuid4().hex,)])])
 
     def _transaction(self, commands: Iterable[tuple[str, list[tuple[Any, ...]]]]) -> None:
-        try:
+        """Carry them out, all or nothing. Raises :class:`JournalUnwritable`."""
+        with writable(self.path, "it cannot be written"), self._db:  # which commits, or rolls back
             self._db.execute("BEGIN IMMEDIATE")
             for sql, rows in commands:
                 if rows:
                     self._db.executemany(sql, rows)
-            self._db.execute("COMMIT")
-        except sqlite3.Error as error:
-            try:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-            except sqlite3.Error:  # what failed once may fail again; SQLite has forgotten the transaction either way
-                pass
-            raise JournalUnwritable(f"journal {self.path}: it cannot be written: {error}") from None
 
     # reading
 
@@ -304,10 +285,7 @@ class Journal:
 
     def close(self) -> None:
         """Close the file and let go of it."""
-        try:
-            self._db.close()
-        finally:
-            self._lock.release()
+        self._opened.close()
 
 
 def _dropping(first: int) -> list[tuple[str, list[tuple[Any, ...]]]]:

@@ -3,7 +3,9 @@
 import re
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -167,10 +169,9 @@ def read_entries(db: sqlite3.Connection, path: Path, after: Saved | None) -> Ite
     Raises :class:`JournalRefused` where one is damaged or missing.
     """
     seq, chain, now_us = (after.seq, after.chain, after.now_us) if after else (0, 0, 0)
-    instructions = _grouped(
-        db.execute("SELECT seq, instruction FROM instructions WHERE seq > ? ORDER BY seq, n", (seq,))
-    )
-    upcoming = next(instructions, None)
+    instructions = db.execute("SELECT seq, instruction FROM instructions WHERE seq > ? ORDER BY seq, n", (seq,))
+    texts_of = ((each, [text for _, text in rows]) for each, rows in groupby(instructions, itemgetter(0)))
+    upcoming = next(texts_of, None)
     rows = db.execute(
         "SELECT seq, now_us, event, note, checksum, decision FROM events LEFT JOIN decisions USING (seq)"
         " WHERE seq > ? ORDER BY seq",
@@ -180,7 +181,7 @@ def read_entries(db: sqlite3.Connection, path: Path, after: Saved | None) -> Ite
         texts: list[str] = []
         if upcoming and upcoming[0] == found:
             texts = upcoming[1]
-            upcoming = next(instructions, None)
+            upcoming = next(texts_of, None)
         whole = agrees(expected, found, at_us, event, note, decision, *texts, start=chain)
         if found != seq + 1 or not whole or at_us < now_us:
             raise JournalRefused(f"journal {path}: damaged after event {seq}: event {found} is not what was written")
@@ -198,16 +199,3 @@ def read_entries(db: sqlite3.Connection, path: Path, after: Saved | None) -> Ite
             raise JournalRefused(f"journal {path}: event {seq} is of a newer format: {error}") from None
     if upcoming:
         raise JournalRefused(f"journal {path}: event {upcoming[0]} is missing, its instructions are there")
-
-
-def _grouped(rows: Iterable[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
-    texts: list[str] = []
-    current = -1
-    for seq, text in rows:
-        if seq != current:
-            if texts:
-                yield current, texts
-            current, texts = seq, []
-        texts.append(text)
-    if texts:
-        yield current, texts

@@ -62,12 +62,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     def merged(self, newer: "Facts") -> "Facts":
         """These facts with newer ones over them."""
-        known = {name: getattr(self, name) for name in self.__struct_fields__}
-        for name in newer.__struct_fields__:
-            value = getattr(newer, name)
-            if value is not None:
-                known[name] = known[name] | value if isinstance(value, dict) and known[name] else value
-        return Facts(**known)
+        known = {name: value for name, value in msgspec.structs.asdict(newer).items() if value is not None}
+        merged = {name: (getattr(self, name) or {}) | value for name, value in known.items() if isinstance(value, dict)}
+        return msgspec.structs.replace(self, **known | merged)
 
 
 class Reshaped(msgspec.Struct, frozen=True, gc=False):

@@ -5,7 +5,7 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple
@@ -13,8 +13,7 @@ from typing import ClassVar, Final, NamedTuple
 import msgspec
 
 from cosched.errors import Failed, NeedsRepair
-from cosched.linux.durable import sync
-from space_scheduler.service.journal.copies import write_copy
+from space_scheduler.service.journal.copies import taking_place, write_copy
 
 APPLICATION_ID: Final = 0x434F5343  # "COSC"
 #: Format 1 had a table ``launches`` besides, which only tests wrote: it goes when the journal is opened to be written.
@@ -133,7 +132,7 @@ class Lock:
         with suppress(OSError):
             os.pwrite(self._fd, f"{mark.seq:020} {mark.cluster_id:<{_MARK_BYTES - 22}}\n".encode(), _HOLDER_BYTES)
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Let go of the journal. The file stays: removing it would let two processes hold two files of that name."""
         os.close(self._fd)
 
@@ -181,22 +180,14 @@ def create(path: Path) -> None:
     Raises :class:`JournalUnwritable`, and :class:`JournalRefused` where one has been.
     """
     check_never_was(path)
-    made = path.with_name(path.name + ".new")
-    try:
-        for rest in (made, made.with_name(made.name + "-wal"), made.with_name(made.name + "-shm")):
-            rest.unlink(missing_ok=True)
-        os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    with writable(path, "it cannot be made"), taking_place(path) as made:
+        for rest in ("-wal", "-shm"):
+            made.with_name(made.name + rest).unlink(missing_ok=True)
         with closing(sqlite3.connect(made, isolation_level=None)) as connection:
             connection.executescript(
                 f"PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; BEGIN; {_TABLES}"
                 f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; COMMIT;"
             )
-        for name in (made, path.parent):
-            sync(name)
-        made.rename(path)
-        sync(path.parent)
-    except (OSError, sqlite3.Error) as error:
-        raise JournalUnwritable(f"journal {path}: it cannot be made: {error}") from None
 
 
 def connect(path: Path, *, write: bool) -> sqlite3.Connection:
@@ -210,7 +201,8 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={'rw' if write else 'ro'}", uri=True, isolation_level=None, timeout=_BUSY_S
     )
-    try:
+    with ExitStack() as failed, readable(path):
+        failed.callback(connection.close)
         application, version = (
             connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
         )
@@ -230,12 +222,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
                 _keep(connection, path, version)
                 _upgrade(connection, path)
             _name_copies(path)
-    except (sqlite3.Error, UnicodeError) as error:  # damaged text may come back in the words of an error
-        connection.close()
-        raise refused(path, error) from None
-    except BaseException:
-        connection.close()
-        raise
+        failed.pop_all()
     return connection
 
 
@@ -269,13 +256,8 @@ def _keep(connection: sqlite3.Connection, path: Path, version: int) -> None:
     Until the journal is converted it has one name, so that a conversion that fails again and again leaves one copy.
     """
     target = path.with_name(f"{path.name}.format{version}.{_CONVERTING}")
-    made = target.with_name(target.name + ".new")
-    try:
-        write_copy(connection, made)
-        made.rename(target)
-        sync(path.parent)
-    except (OSError, sqlite3.Error) as error:
-        raise JournalUnwritable(f"journal {path}: no copy can be made before its format changes: {error}") from None
+    with writable(path, "no copy can be made before its format changes"):
+        write_copy(connection, target)
 
 
 def _name_copies(path: Path) -> None:
@@ -304,8 +286,17 @@ def readable(path: Path) -> Iterator[None]:
     """What SQLite cannot read is refused as the journal's fault. Raises :class:`JournalRefused`."""
     try:
         yield
-    except (sqlite3.Error, msgspec.MsgspecError, UnicodeError) as error:
+    except (sqlite3.Error, msgspec.MsgspecError, UnicodeError) as error:  # an error's words may have damaged text
         raise refused(path, error) from None
+
+
+@contextmanager
+def writable(path: Path, unless: str) -> Iterator[None]:
+    """What SQLite or the disk does not take is said so: ``unless``, and why. Raises :class:`JournalUnwritable`."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        raise JournalUnwritable(f"journal {path}: {unless}: {error}") from None
 
 
 def refused(path: Path, error: Exception) -> JournalRefused:

@@ -13,7 +13,8 @@ from kit.service import ME, Cluster, Running, running
 from cosched.config.cluster import ClusterConfig
 from cosched.errors import BadInput
 from cosched.wire import messages as wire
-from space_scheduler.service.api.submissions import TooLarge, checked, decoded
+from space_scheduler.service.access.problems import TooLarge
+from space_scheduler.service.api.submissions import checked, decoded
 
 FOREIGN = "#!/bin/sh\n# a comment\n#PBS -l nodes=2\n\n#SBATCH --mem=1G\ntrue\n#SBATCH -n 9\n"
 GOOD: dict[str, Any] = {"script": "#!/bin/sh\ntrue\n", "directory": "/tmp"}

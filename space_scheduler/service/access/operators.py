@@ -5,6 +5,7 @@ import os
 import pwd
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Final
 
 from space_scheduler.service.access.lookups import Lookups
@@ -34,14 +35,11 @@ class Operators:
 def _is_member(user: str, groups: list[str]) -> bool:
     """Whether the user is in one of these groups, by the host's name services; nobody is who is not known there."""
     try:
-        entry = pwd.getpwnam(user)
-        theirs = set(os.getgrouplist(user, entry.pw_gid))
+        theirs = set(os.getgrouplist(user, pwd.getpwnam(user).pw_gid))
     except (KeyError, OSError):
         return False
     for name in groups:
-        try:
+        with suppress(KeyError, OSError):  # no such group now: it gives nobody a right
             if grp.getgrnam(name).gr_gid in theirs:
                 return True
-        except (KeyError, OSError):  # no such group now: it gives nobody a right
-            continue
     return False

@@ -40,11 +40,8 @@ class Refusal(Exception):
         self.problem = Problem(message, where, found, expected, nearest)
 
 
-def refusal_of(error: BadInput, status: int = 400) -> Refusal:
-    """Bad input as an answer: the same message as on a terminal, and its parts."""
-    return Refusal(
-        status, str(error), where=error.where, found=error.found, expected=error.expected, nearest=error.nearest
-    )
+class TooLarge(BadInput):
+    """Well-formed, and more of it than is taken."""
 
 
 def answer(document: object, status: int = 200) -> web.Response:
@@ -75,8 +72,9 @@ def told(
             answered = _told(request, error)
         except Exception as error:
             log.fault("request failed", error, method=request.method, path=request.path)
-            words = f"the service failed on this request ({type(error).__name__}); its log has more"
-            answered = answer(Problem(words), 500)
+            answered = answer(
+                Problem(f"the service failed on this request ({type(error).__name__}); its log has more"), 500
+            )
         counted(request, answered, monotonic() - began_s)
         return answered
 
@@ -84,8 +82,9 @@ def told(
 
 
 def _told(request: web.Request, error: Refusal | BadInput | Failed | web.HTTPException) -> web.Response:
-    if isinstance(error, BadInput):
-        error = refusal_of(error)
+    if isinstance(error, BadInput):  # the same message as on a terminal, and its parts
+        status, parts = 413 if isinstance(error, TooLarge) else 400, (error.where, error.found, error.expected)
+        return answer(Problem(str(error), *parts, error.nearest), status)
     if isinstance(error, Refusal):
         told = answer(error.problem, error.status)
         if error.status == _WHO:
@@ -99,8 +98,8 @@ def _told(request: web.Request, error: Refusal | BadInput | Failed | web.HTTPExc
         return answer(
             Problem(f"the body is longer than the {request.client_max_size} bytes that are taken", "body"), 413
         )
-    words = _WORDS.get(error.status, error.reason)
-    refused = answer(Problem(words, request.path, request.method), error.status)
+    problem = Problem(_WORDS.get(error.status, error.reason), request.path, request.method)
+    refused = answer(problem, error.status)
     if "Allow" in error.headers:
         refused.headers["Allow"] = error.headers["Allow"]
     return refused

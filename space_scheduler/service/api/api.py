@@ -23,7 +23,7 @@ from space_scheduler.machine.nodes import UnknownNode
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
 from space_scheduler.reasons import Why
 from space_scheduler.service.access.callers import Caller, Callers
-from space_scheduler.service.access.problems import Refusal, answer, refusal_of
+from space_scheduler.service.access.problems import Refusal, answer
 from space_scheduler.service.api import documents, openapi, queries, submissions
 from space_scheduler.service.api.bodies import Bodies
 from space_scheduler.service.api.desks import held_procs, limited_on, paused_on
@@ -89,11 +89,8 @@ class Api:
     async def submit(self, request: web.Request, caller: Caller) -> web.Response:
         """Accept a job."""
         body = await self._bodies.read(request, caller.user)
-        try:
-            given = submissions.checked(submissions.decoded(body), self.config)
-            submissions.outliving(given, private_tmp=self.book.private_tmp())
-        except submissions.TooLarge as error:
-            raise refusal_of(error, 413) from None
+        given = submissions.checked(submissions.decoded(body), self.config)
+        submissions.outliving(given, private_tmp=self.book.private_tmp())
         self._may_submit(caller)
         number = await self._callers.uid_of(caller.user) if caller.uid is None else caller.uid
         job = submissions.job_of(given, self.config, number, program(caller.user, given))
@@ -117,20 +114,18 @@ class Api:
                 403, "jobs of root are not accepted here (allow_root in the cluster's settings)", found="root"
             )
         if wait_s := self._rates.wait_s(caller.user):
-            most = self.config.max_submissions_per_minute
             raise Refusal(
                 429,
-                f"{caller.user} submits faster than {most} jobs a minute (max_submissions_per_minute); "
-                f"again in {wait_s:.3g} s",
+                f"{caller.user} submits faster than {self.config.max_submissions_per_minute} jobs a minute "
+                f"(max_submissions_per_minute); again in {wait_s:.3g} s",
                 retry_after_s=wait_s,
             )
 
     def _infeasible(self, error: Infeasible) -> Refusal:
         """Why it could never start; where one node is the limit and the cluster knows a remedy, that too."""
-        note = self.config.note
-        remedy = f"; {note}" if note and error.reason.why is Why.SPANS_NODES else ""
-        message = f"it could never start here: {documents.worded(error.reason, self.host.clock.when)}{remedy}"
-        return Refusal(422, message, found=error.reason.why.name.lower())
+        why, words = error.reason.why, documents.worded(error.reason, self.host.clock.when)
+        remedy = f"; {self.config.note}" if self.config.note and why is Why.SPANS_NODES else ""
+        return Refusal(422, f"it could never start here: {words}{remedy}", found=why.name.lower())
 
     async def jobs(self, request: web.Request, caller: Caller) -> web.Response:
         """Those alive."""
@@ -138,8 +133,8 @@ class Api:
         if state == "held":  # of clients of version 0.1
             state = JobState.WAITING.value
         if state is not None and state not in _ALIVE:
-            near = nearest(state, _ALIVE)
-            raise BadInput("state", f"found {state!r}", "one of " + ", ".join(_ALIVE), nearest=near)
+            expected = "one of " + ", ".join(_ALIVE)
+            raise BadInput("state", f"found {state!r}", expected, nearest=nearest(state, _ALIVE))
         view = self.host.view()
         places = {job_id: place for place, job_id in enumerate(view.queue)}
         chosen = [
@@ -301,8 +296,9 @@ class Api:
 
     async def metrics(self, request: web.Request, caller: Caller) -> web.Response:
         """For Prometheus; with what owners use of nodes for operators alone."""
-        text = self._metrics.exposition(owners=caller.operator)
-        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
+        return web.Response(
+            body=self._metrics.exposition(owners=caller.operator), headers={"Content-Type": CONTENT_TYPE}
+        )
 
     async def healthz(self, request: web.Request, caller: Caller) -> web.Response:
         """Whether jobs are accepted."""

@@ -7,6 +7,7 @@ Output is streamed in pieces at its reader's pace; of that each user has sixteen
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final, Literal
 
 from aiohttp import web
@@ -30,9 +31,10 @@ class Heavy:
 
     def __init__(self, callers: Callers) -> None:
         self._callers = callers
-        self._lists = Places(_LISTS_OF_ONE_USER, _LISTS, _WAITING)
-        self._streams = Places(_STREAMS_OF_ONE_USER, _STREAMS, 0)
-        self._made = asyncio.Semaphore(_MADE_AT_ONCE)
+        self._bounds: dict[str, tuple[Places, str, AbstractAsyncContextManager[None]]] = {
+            "list": (Places(_LISTS_OF_ONE_USER, _LISTS, _WAITING), "long lists", asyncio.Semaphore(_MADE_AT_ONCE)),
+            "stream": (Places(_STREAMS_OF_ONE_USER, _STREAMS, 0), "streams of output", nullcontext()),
+        }
 
     def answering(
         self, handler: Handler, heavy: Literal["", "list", "stream"]
@@ -42,23 +44,18 @@ class Heavy:
         A ``list`` is an answer that is made at once and may be long, a ``stream`` one that is sent as it comes.
         """
 
-        async def plain(request: web.Request) -> web.StreamResponse:
-            return await handler(request, self._callers.of(request))
-
-        async def listing(request: web.Request) -> web.StreamResponse:
+        async def answered(request: web.Request) -> web.StreamResponse:
             caller = self._callers.of(request)
-            async with self._lists.place_of(caller.user, "long lists"):
-                async with self._made:
+            if not heavy:
+                return await handler(request, caller)
+            places, what, made = self._bounds[heavy]
+            async with places.place_of(caller.user, what):
+                async with made:
                     answer = await handler(request, caller)
                 # what does not read keeps its place, and holds the answer once: a transport copies what it is given
                 return await _sent(answer, request)
 
-        async def stream(request: web.Request) -> web.StreamResponse:
-            caller = self._callers.of(request)
-            async with self._streams.place_of(caller.user, "streams of output"):
-                return await handler(request, caller)
-
-        return {"": plain, "list": listing, "stream": stream}[heavy]
+        return answered
 
 
 async def _sent(answer: web.StreamResponse, request: web.Request) -> web.StreamResponse:

@@ -40,8 +40,7 @@ def story_for(caller: Caller, steps: list[Step]) -> list[Step]:
 
 
 def _public(node: NodeDoc, book: NodeBook) -> NodeDoc:
-    entry = book.get(node.name)
-    usage = node.usage
+    entry, usage = book.get(node.name), node.usage
     if usage is not None:
         usage = Usage(cpu_parallel=usage.cpu_parallel, memory_parallel_bytes=usage.memory_parallel_bytes)
     return msgspec.structs.replace(

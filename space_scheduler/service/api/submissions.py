@@ -20,6 +20,7 @@ from cosched.wire.api import ASKED, Submission
 from cosched.wire.foreign import foreign_directives
 from cosched.wire.output_names import expanded, has_unknown_pattern
 from space_scheduler.launch import check_environment
+from space_scheduler.service.access.problems import TooLarge
 from space_scheduler.service.api import bodies
 
 MAX_SCRIPT_BYTES: Final = 1 << 20
@@ -36,10 +37,6 @@ _MAX_SIZES: Final = 4000
 _MAX_COMPONENTS: Final = 1000
 #: A link that makes a job longer by more than that many times its time is none.
 MOST_CROSSING: Final = 1000
-
-
-class TooLarge(BadInput):
-    """Well-formed, and more of it than is taken."""
 
 
 def decoded(body: bytes) -> Submission:
@@ -113,9 +110,7 @@ def outliving(given: Submission, *, private_tmp: bool) -> None:
 def _script(script: str) -> None:
     if not script.strip():
         raise _bad("script", script[:20], "a script")
-    size_bytes = len(script.encode())
-    if size_bytes > MAX_SCRIPT_BYTES:
-        raise TooLarge("submission: script", f"{size_bytes} bytes", f"at most {MAX_SCRIPT_BYTES}")
+    _at_most(MAX_SCRIPT_BYTES, "script", len(script.encode()), "bytes")
     first = script.partition("\n")[0]
     if "\0" in script or not first.startswith("#!") or not first[2:].strip():
         expected = "a script whose first line names its interpreter, such as #!/bin/sh"
@@ -127,29 +122,25 @@ def _script(script: str) -> None:
 def _tasks(given: Submission) -> None:
     """How many tasks it may have, and what else it says of its shape."""
     if given.sizes is not None:
-        if len(given.sizes) > _MAX_SIZES:
-            raise TooLarge("submission: sizes", f"{len(given.sizes)} characters", f"at most {_MAX_SIZES}")
+        _at_most(_MAX_SIZES, "sizes", len(given.sizes), "characters")
         if not parse_sizes(given.sizes, MAX_TASKS, "submission: sizes")[0]:
             raise _bad("sizes", given.sizes, f"a size of at most {MAX_TASKS} among them")
     if given.components is not None and not (
         1 <= len(given.components) <= _MAX_COMPONENTS and min(given.components) >= 1
     ):
         raise _bad("components", list(given.components), f"tasks of 1 to {_MAX_COMPONENTS} components, each at least 1")
-    numbers = (given.tasks, given.min_tasks, given.max_tasks)
-    if wrong := contradiction(*numbers, given.sizes, given.evolve_tasks, given.components):
+    sizes = (given.tasks, given.min_tasks, given.max_tasks, given.sizes, given.evolve_tasks, given.components)
+    if wrong := contradiction(*sizes):
         key, found, expected = wrong
         raise BadInput(f"submission: {key}", found, expected)
 
 
 def _arguments(arguments: Sequence[str]) -> None:
-    if len(arguments) > MAX_ARGUMENTS:
-        raise TooLarge("submission: arguments", f"{len(arguments)} of them", f"at most {MAX_ARGUMENTS}")
+    _at_most(MAX_ARGUMENTS, "arguments", len(arguments), "of them")
     for at, argument in enumerate(arguments):
         if "\0" in argument:
             raise BadInput(f"submission: arguments[{at}]", "a NUL character in it", "text")
-    size_bytes = sum(len(argument.encode()) + 1 for argument in arguments)
-    if size_bytes > MAX_ARGUMENTS_BYTES:
-        raise TooLarge("submission: arguments", f"{size_bytes} bytes", f"at most {MAX_ARGUMENTS_BYTES}")
+    _at_most(MAX_ARGUMENTS_BYTES, "arguments", sum(len(argument.encode()) + 1 for argument in arguments), "bytes")
 
 
 def _time_limit(limit_s: float, config: ClusterConfig) -> None:
@@ -161,10 +152,9 @@ def _time_limit(limit_s: float, config: ClusterConfig) -> None:
 def _crossing(crossing: float, limit_s: float | None, config: ClusterConfig) -> None:
     """Across the link its limit is longer by that, and no longer than any job's."""
     limit_us = config.time_us("default_time") if limit_s is None else limit_s * US_PER_S
-    most = config.time_us("max_time") / limit_us - 1
-    if not 0 <= crossing <= min(most, MOST_CROSSING):
-        found = f"from 0, at most {min(most, MOST_CROSSING):g}: so many times its time limit longer"
-        raise _bad("crossing", crossing, found)
+    most = min(config.time_us("max_time") / limit_us - 1, MOST_CROSSING)
+    if not 0 <= crossing <= most:
+        raise _bad("crossing", crossing, f"from 0, at most {most:g}: so many times its time limit longer")
 
 
 def _path(key: str, path: str) -> str:
@@ -186,6 +176,11 @@ def _file(key: str, path: str | None, given: Submission, directory: str) -> str 
     return posixpath.normpath(whole)
 
 
+def _at_most(most: int, key: str, count: int, of: str) -> None:
+    if count > most:
+        raise TooLarge(f"submission: {key}", f"{count} {of}", f"at most {most}")
+
+
 def _bad(key: str, found: object, expected: str, near: str = "") -> BadInput:
     return BadInput(f"submission: {key}", f"found {shown(found)}", expected, nearest=near)
 
@@ -195,6 +190,6 @@ def program(user: str, submission: Submission) -> str:
 
     On one node alone it is another program, since it has no peers to communicate with.
     """
-    several = submission.tasks > 1 or submission.several_sizes
-    text = "\0".join([str(several), submission.script, *submission.arguments])
+    several = str(submission.tasks > 1 or submission.several_sizes)
+    text = "\0".join([several, submission.script, *submission.arguments])
     return f"{user}:{hashlib.blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"

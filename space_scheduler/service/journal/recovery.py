@@ -152,12 +152,10 @@ def rebuild(journal: Journal) -> Recorded:
 
 def timer_after(timer_us: int | None, event: Event, instructions: Iterable[Instruction]) -> int | None:
     """What the timer is set to after an event and its instructions; it was set to ``timer_us``."""
-    if isinstance(event, TimerDue | RulesChanged):
-        timer_us = None
-    for instruction in instructions:
-        if isinstance(instruction, SetTimer):
-            timer_us = instruction.at_us
-    return timer_us
+    set_us = [each.at_us for each in instructions if isinstance(each, SetTimer)]
+    if set_us:
+        return set_us[-1]
+    return None if isinstance(event, TimerDue | RulesChanged) else timer_us
 
 
 def differing(state: SchedulerState, records: Mapping[int, JobRecord]) -> str:
@@ -166,8 +164,7 @@ def differing(state: SchedulerState, records: Mapping[int, JobRecord]) -> str:
     Both were written in the same transactions, so a difference means damage, or software that reads events otherwise.
     """
     for job_id in sorted(state.records.keys() ^ records.keys()):
-        where = "its events" if job_id in state.records else "its list of jobs"
-        return f"job {job_id} is alive by {where} only"
+        return f"job {job_id} is alive by {'its events' if job_id in state.records else 'its list of jobs'} only"
     for job_id, record in state.records.items():
         listed = records[job_id]
         if (record.job, record.state, record.holding.held) != (listed.job, listed.state, listed.allocation):

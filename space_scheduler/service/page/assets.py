@@ -1,7 +1,8 @@
 """The page's files, read once: what is served is what is listed here, and nothing is looked for by a browser's word."""
 
 from importlib.resources import files
-from typing import Final
+from pathlib import PurePath
+from typing import Final, NamedTuple
 
 #: Whatever else lies in the folder (an editor's copy) is not served.
 _NAMES: Final = (
@@ -11,15 +12,14 @@ _NAMES: Final = (
 _KINDS: Final = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
-class Asset:
+class Asset(NamedTuple):
     """One file: its bytes and its media type."""
 
-    def __init__(self, name: str, body: bytes) -> None:
-        self.body = body
-        self.content_type = _KINDS[name[name.rindex(".") :]]
+    body: bytes
+    content_type: str
 
 
 def assets() -> dict[str, Asset]:
     """All files by name."""
     folder = files("space_scheduler.service.page").joinpath("static")
-    return {name: Asset(name, folder.joinpath(name).read_bytes()) for name in _NAMES}
+    return {name: Asset(folder.joinpath(name).read_bytes(), _KINDS[PurePath(name).suffix]) for name in _NAMES}

@@ -98,10 +98,7 @@ class Page:
     async def asset(self, request: web.Request) -> web.Response:
         """A script or a style: the same for everybody."""
         self._callers.identified(request)
-        found = self._assets.get(request.match_info["name"])
-        if found is None:
-            raise web.HTTPNotFound
-        return web.Response(body=found.body, content_type=found.content_type, charset="utf-8", headers=HEADERS)
+        return self._sent(request.match_info["name"])
 
     async def index(self, request: web.Request) -> web.Response:
         """The page itself."""
@@ -109,8 +106,13 @@ class Page:
             self._visit(request)
         except NoVisit as error:
             return _sorry(error)
-        body = self._assets["index.html"].body
-        return web.Response(body=body, content_type="text/html", charset="utf-8", headers=HEADERS)
+        return self._sent("index.html")
+
+    def _sent(self, name: str) -> web.Response:
+        if name not in self._assets:
+            raise web.HTTPNotFound
+        body, content_type = self._assets[name]
+        return web.Response(body=body, content_type=content_type, charset="utf-8", headers=HEADERS)
 
     async def told(self, handler: Handler, request: web.Request) -> web.StreamResponse:
         """A job, or what is set aside, as the API tells it."""
@@ -138,8 +140,7 @@ class Page:
     async def _tell(self, request: web.Request, response: web.StreamResponse, stream: Stream) -> None:
         streams, position = self._streams, request.headers.get("Last-Event-ID", "")
         told_own: list[JobRow] | None = None  # a browser that comes back has those of before
-        you = {"user": stream.user}
-        await response.write(b"retry: 2000\nevent: you\ndata: %b\n\n" % msgspec.json.encode(you))
+        await response.write(b"retry: 2000\nevent: you\ndata: %b\n\n" % msgspec.json.encode({"user": stream.user}))
         while not streams.stopping and self._lasts(request):
             if stream.replaced:
                 await response.write(b"event: replaced\ndata: {}\n\n")
@@ -161,7 +162,7 @@ class Page:
         """Whether the visit, and what proves whose the connection is, are still good."""
         try:
             self._visit(request)
-        except (NoVisit, Refusal):
+        except Refusal:
             return False
         return True
 
@@ -172,10 +173,7 @@ class Page:
         own = (None, f"http://{request.host}", f"https://{request.host}")
         if site not in ("same-origin", "none") or origin not in own:
             raise Refusal(403, "this is for the page itself to ask, not for other sites")
-        try:
-            return self._visit(request)
-        except NoVisit as error:
-            raise Refusal(403, str(error)) from None
+        return self._visit(request)
 
     def _visit(self, request: web.Request) -> Visit:
         user = self._callers.identified(request).user

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Collection, Container
+from collections.abc import Callable, Collection
 from typing import Final
 
 import msgspec
@@ -126,9 +126,10 @@ class Callers:
                 await self._operators.learn(user)
         elif request.path != AGENTS:
             caller = self.identified(request)
-            if caller.read_only and not _gets_one_of(request, readable):
-                allowed = ", ".join(readable)
-                raise Refusal(403, f"{caller.user} may get {allowed}, and nothing else", found=caller.user)
+            resource = request.match_info.route.resource
+            read = request.method == "GET" and resource is not None and resource.canonical in readable
+            if caller.read_only and not read:
+                raise Refusal(403, f"{caller.user} may get {', '.join(readable)}, and nothing else", found=caller.user)
             if not caller.by_token:
                 await self._operators.learn(caller.user)
 
@@ -140,11 +141,6 @@ def _uid_of(request: web.Request) -> int:
     if connection is None or connection.family != socket.AF_UNIX:
         raise Refusal(403, "who you are cannot be told from this connection")
     return peer_credentials(connection).uid
-
-
-def _gets_one_of(request: web.Request, addresses: Container[str]) -> bool:
-    resource = request.match_info.route.resource
-    return request.method == "GET" and resource is not None and resource.canonical in addresses
 
 
 def secured_by(request: web.Request) -> ssl.SSLObject | ssl.SSLSocket | None:

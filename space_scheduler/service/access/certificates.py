@@ -34,7 +34,8 @@ class Certificates:
         self._own_until_s: dict[str, float] = {}
         #: The serial number of the certificate that the service itself shows; empty: none.
         self.own_serial = ""
-        self._shown: dict[str, Shown] = {}  # the ones shown last
+        #: The ones shown last, by serial number; the last one at the end.
+        self.shown: dict[str, Shown] = {}
         self.renewed()
 
     def renewed(self) -> None:
@@ -47,30 +48,28 @@ class Certificates:
 
     def was_shown(self, peer: Peer, serial: str, until_s: float) -> None:
         """Somebody has proved who it is with that certificate."""
-        newest.put(self._shown, serial, Shown(peer, serial, until_s))
+        newest.put(self.shown, serial, Shown(peer, serial, until_s))
 
     def of(self, kind: Kind, name: str) -> list[Shown]:
         """Those of one identity that were shown; the last one at the end."""
-        return [each for each in self._shown.values() if each.peer == (kind, name)]
-
-    def shown(self) -> list[Shown]:
-        """All that were shown; the last one at the end."""
-        return list(self._shown.values())
+        return [each for each in self.shown.values() if each.peer == (kind, name)]
 
     def expiries(self) -> dict[str, float]:
         """For each identity until when it is valid, in seconds since 1970: ``scheduler``, ``authority``, ``node NAME``,
         ``user NAME``; of several certificates the one that was shown last, and none that counts no more.
         """
-        others = {
+        return self._own_until_s | {
             f"{each.peer.kind} {each.peer.name}": each.until_s
-            for each in self._shown.values()
+            for each in self.shown.values()
             if self._counts(each.peer, each.serial)
         }
-        return self._own_until_s | others
 
     def to_foretell(self, now_s: float) -> dict[str, float]:
         """Those of :meth:`expiries` that end soon, or have ended, and of which a day went by without a word."""
-        soon = {name: until_s for name, until_s in self.expiries().items() if until_s - now_s < WARN_DAYS * _DAY_S}
-        found = {name: each for name, each in soon.items() if now_s - self._told_s.get(name, -_DAY_S) >= _DAY_S}
+        found = {
+            name: until_s
+            for name, until_s in self.expiries().items()
+            if until_s - now_s < WARN_DAYS * _DAY_S and now_s - self._told_s.get(name, -_DAY_S) >= _DAY_S
+        }
         self._told_s |= dict.fromkeys(found, now_s)
         return found

@@ -109,7 +109,11 @@ def tcp_socket(address: str, port: int) -> socket.socket:
     """A listening socket on an address of this host; ``::`` is all of them, IPv4 too. Raises :class:`Failed`."""
     try:
         family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-        both = address == "::" and socket.has_dualstack_ipv6()
-        return socket.create_server((address, port), family=family, backlog=4096, dualstack_ipv6=both)
+        return socket.create_server(
+            (address, port),
+            family=family,
+            backlog=4096,
+            dualstack_ipv6=address == "::" and socket.has_dualstack_ipv6(),
+        )
     except OSError as error:
         raise Failed(f"cannot listen on {address} port {port}: {error.strerror or error}") from None

@@ -82,15 +82,14 @@ class Lookups(Generic[Key, Found]):
         return None if known is None or self._now_s() - known[0] > at_most_s else known[1]
 
     def _answered(self, key: Key, answered: "asyncio.Future[Found]") -> None:
-        if self._asking.get(key) is not answered:
-            return
-        del self._asking[key]
-        if answered.cancelled():
-            return
-        if (why := answered.exception()) is not None:
-            newest.put(self._failed, key, (self._now_s(), why))
-            return
-        newest.put(self._known, key, (self._now_s(), answered.result()))
+        if self._asking.get(key) is answered:
+            del self._asking[key]
+            if answered.cancelled():
+                return
+            if (why := answered.exception()) is None:
+                newest.put(self._known, key, (self._now_s(), answered.result()))
+            else:
+                newest.put(self._failed, key, (self._now_s(), why))
 
     def close(self) -> None:
         """Ask nothing more."""

@@ -60,14 +60,20 @@ class Members:
         self._kept = (
             kept.read(path, _Kept, "the list of members", "it says which nodes were removed: mend it") or _Kept()
         )
-        about = "the list of nodes' newest certificates", "it says which older ones are refused: mend it"
-        self._newest = kept.read(self._newest_path, dict[str, _Newest], *about) or {}
+        self._newest = (
+            kept.read(
+                self._newest_path,
+                dict[str, _Newest],
+                "the list of nodes' newest certificates",
+                "it says which older ones are refused: mend it",
+            )
+            or {}
+        )
 
     @property
     def nodes(self) -> list[str]:
         """Those that may join, in the settings' order, then those that were admitted."""
-        names = dict.fromkeys([*self._listed, *self._kept.admitted])
-        return [name for name in names if name not in self._kept.removed]
+        return [name for name in dict.fromkeys([*self._listed, *self._kept.admitted]) if name not in self._kept.removed]
 
     @property
     def revoked(self) -> tuple[str, ...]:
@@ -125,9 +131,11 @@ class Members:
         replaced = before if before is not None and not self.is_revoked(before.serial) else None
         if replaced is not None:
             if since_s < replaced.since_s:
-                found = f"{serial}, older than {replaced.serial}, which {name} has shown"
-                undone = f"'cosched identity revoke node {name} --serial {replaced.serial}'"
-                raise BadInput("certificate", found, f"that one, or another after {undone}")
+                raise BadInput(
+                    "certificate",
+                    f"{serial}, older than {replaced.serial}, which {name} has shown",
+                    f"that one, or another after 'cosched identity revoke node {name} --serial {replaced.serial}'",
+                )
             self.revoke("node", name, [replaced.serial])
         newest = self._newest | {name: _Newest(serial, since_s)}
         kept.write(self._newest_path, newest)

@@ -87,8 +87,9 @@ class Tokens:
 
     def all(self, user: str | None = None) -> list[Token]:
         """Those of one user, or of all; the newest first."""
-        found = [each for each in self._known.values() if user in (None, each.user)]
-        return sorted(found, key=lambda each: -each.created_s)
+        return sorted(
+            (each for each in self._known.values() if user in (None, each.user)), key=lambda each: -each.created_s
+        )
 
     def revoke(self, number: str) -> None:
         """Let it be worth nothing from now on. Raises :class:`Failed`."""
@@ -98,11 +99,10 @@ class Tokens:
     def forget(self, user: str) -> int:
         """Remove those of a user, which are worth nothing from now on; how many there were. Raises :class:`Failed`."""
         with self._writing:
-            others = {key: each for key, each in self._known.items() if each.user != user}
-            count = len(self._known) - len(others)
-            if count:
-                self._write(others)
-        return count
+            theirs = self.all(user)
+            if theirs:
+                self._write({key: each for key, each in self._known.items() if each.user != user})
+        return len(theirs)
 
     def _write(self, tokens: dict[str, Token]) -> None:
         kept.write(self._path, list(tokens.values()))

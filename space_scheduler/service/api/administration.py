@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Callable, Container, Mapping
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -70,7 +69,6 @@ class Administration:
 
     async def admit(self, request: web.Request, caller: Caller) -> web.Response:
         """A node may join."""
-        caller.check_operator("nodes are admitted and removed")
         name = checked_name("node", request.match_info["name"])
         check_spellings([*self._members.nodes, name], "node name")
         self._members.admit(name)
@@ -80,7 +78,6 @@ class Administration:
 
     async def remove(self, request: web.Request, caller: Caller) -> web.Response:
         """A node belongs to the cluster no more."""
-        caller.check_operator("nodes are admitted and removed")
         name = request.match_info["name"]
         asked = await self._bodies.document(request, caller.user, docs.RemoveRequest, "remove")
         entry = queries.node(request, self._link.book)
@@ -94,7 +91,6 @@ class Administration:
 
     async def policy(self, request: web.Request, caller: Caller) -> web.Response:
         """Another policy decides from now on."""
-        caller.check_operator("the policy is chosen")
         asked = await self._bodies.document(request, caller.user, docs.PolicyRequest, "policy")
         config, before = self._config, self._host.policy_name
         if ":" in asked.policy and asked.policy != config.policy:  # its code would run with the service's rights
@@ -108,11 +104,13 @@ class Administration:
         elif (changes := resizes(policy)) != resizes(own):
             what = "changes the shapes of jobs" if changes else "leaves jobs the shapes that they ask for"
         if what:
-            message = (
+            raise Refusal(
+                409,
                 f"{asked.policy} {what}, and {config.policy} does not: agents keep other limits then; "
-                "write policy in cluster.yaml and start the scheduler again"
+                "write policy in cluster.yaml and start the scheduler again",
+                where="policy",
+                found=asked.policy,
             )
-            raise Refusal(409, message, where="policy", found=asked.policy)
         await self._host.choose(policy, asked.policy, asked.order, rules_of(config, policy))
         self._log.info("policy chosen", policy=asked.policy, order=asked.order, before=before, by=caller.user)
         return answer(docs.PolicyDoc(asked.policy, asked.order, before, config.policy))
@@ -131,8 +129,13 @@ class Administration:
         uids = dict(zip(users, await asyncio.gather(*map(self._callers.uid_of, users)), strict=True))
         found = await asyncio.gather(*(self._surveyed(name, uids) for name in there))
         silent = [name for name, each in zip(there, found, strict=True) if each is None]
-        known = {user: uid for user, uid in uids.items() if uid != NO_ACCOUNT}
-        return answer(docs.SurveyDoc([each for each in found if each is not None], silent, known))
+        return answer(
+            docs.SurveyDoc(
+                [each for each in found if each is not None],
+                silent,
+                {user: uid for user, uid in uids.items() if uid != NO_ACCOUNT},
+            )
+        )
 
     async def _surveyed(self, name: str, uids: Mapping[str, int]) -> docs.NodeSurvey | None:
         asked_s, wall_s = time.monotonic(), time.time()
@@ -142,11 +145,16 @@ class Administration:
             return None
         trip_s = time.monotonic() - asked_s
         apart_s = said.time_us / US_PER_S - (wall_s + trip_s / 2)
-        accounts = {
-            user: docs.AccountDoc(_uid(known.uid), _uid(known.gid), known.home, known.problem)
-            for user, known in said.users.items()
-        }
-        return docs.NodeSurvey(name, entry.hello.software, round(apart_s, 6), round(trip_s, 6), accounts)
+        return docs.NodeSurvey(
+            name,
+            entry.hello.software,
+            round(apart_s, 6),
+            round(trip_s, 6),
+            {
+                user: docs.AccountDoc(_uid(known.uid), _uid(known.gid), known.home, known.problem)
+                for user, known in said.users.items()
+            },
+        )
 
     # tokens
 
@@ -164,21 +172,25 @@ class Administration:
             raise Refusal(403, "this service takes no tokens (listen.tokens and listen.address in cluster.yaml)")
         longest_us = self._config.time_us("max_token_time")
         if not 1 <= asked.life_s * US_PER_S <= longest_us:
-            expected = f"more than 0, at most {longest_us / US_PER_S:g} ({humanised(longest_us)}: max_token_time)"
-            raise BadInput("token: life_s", f"found {asked.life_s:g}", expected)
+            raise BadInput(
+                "token: life_s",
+                f"found {asked.life_s:g}",
+                f"more than 0, at most {longest_us / US_PER_S:g} ({humanised(longest_us)}: max_token_time)",
+            )
         if len(asked.label) > _LONGEST_LABEL or not asked.label.isprintable():
             raise BadInput("token: label", "too long, or not printable", f"at most {_LONGEST_LABEL} characters")
         self._rates.take(caller.user, _WRITES)
-        making = partial(self._tokens.create, user, asked.label, asked.life_s, read_only=asked.read_only)
-        made, words = await asyncio.to_thread(making)
+        made, words = await asyncio.to_thread(
+            self._tokens.create, user, asked.label, asked.life_s, read_only=asked.read_only
+        )
         self._log.info("token made", id=made.id, user=user, by=caller.user)
         authority = (Path(self._config.identity) / CA_PEM).read_text(encoding="ascii")
-        return answer(docs.NewToken(self._token(made), words, authority), 201)
+        return answer(docs.NewToken(_token(made), words, authority), 201)
 
     async def tokens(self, request: web.Request, caller: Caller) -> web.Response:
         """The caller's tokens; all of them for an operator."""
-        known = self._tokens.all(None if caller.operator else caller.user)
-        return answer(docs.TokenList([self._token(each) for each in known]))
+        user = None if caller.operator else caller.user
+        return answer(docs.TokenList([_token(each) for each in self._tokens.all(user)]))
 
     async def revoke_token(self, request: web.Request, caller: Caller) -> web.Response:
         """A token is worth nothing any more."""
@@ -189,38 +201,33 @@ class Administration:
         self._rates.take(caller.user, _WRITES)
         await asyncio.to_thread(self._tokens.revoke, number)
         self._log.info("token revoked", id=number, user=found.user, by=caller.user)
-        return answer(self._token(found))
-
-    @staticmethod
-    def _token(token: Token) -> docs.TokenDoc:
-        created, expires = _time(token.created_s), _time(token.expires_s)
-        expired = token.expires_s <= time.time()
-        return docs.TokenDoc(token.id, token.user, token.label, created, expires, expired, token.read_only)
+        return answer(_token(found))
 
     # certificates
 
     async def certificates(self, request: web.Request, caller: Caller) -> web.Response:
         """Those that were shown, and those that were revoked."""
-        caller.check_operator("certificates are listed and revoked")
         revoked = self._members.revocations()
         found = {
             each.serial: _certificate(each.serial, each.peer.kind, each.peer.name, each.until_s, each.serial in revoked)
-            for each in self._certificates.shown()
+            for each in self._certificates.shown.values()
         }
-        for serial, (kind, name) in revoked.items():
-            found.setdefault(serial, _certificate(serial, kind, name, None, True))
-        expires = {name: _time(until_s) for name, until_s in self._certificates.expiries().items()}
-        return answer(docs.CertificateList(list(found.values()), expires))
+        unseen = [
+            _certificate(serial, kind, name, None, True)
+            for serial, (kind, name) in revoked.items()
+            if serial not in found
+        ]
+        expiries = self._certificates.expiries().items()
+        return answer(
+            docs.CertificateList([*found.values(), *unseen], {name: _time(until_s) for name, until_s in expiries})
+        )
 
     async def revoke_certificates(self, request: web.Request, caller: Caller) -> web.Response:
         """Certificates count no more."""
-        caller.check_operator("certificates are listed and revoked")
         asked = await self._bodies.document(request, caller.user, docs.RevokeRequest, "revoke")
         name = checked_name(asked.kind, asked.name)
-        serials = checked_serials(asked.serials, "revoke")
-        if not asked.only:
-            serials = [*serials, *(each.serial for each in self._certificates.of(asked.kind, name))]
-        serials = list(dict.fromkeys(serials))
+        shown = [] if asked.only else [each.serial for each in self._certificates.of(asked.kind, name)]
+        serials = list(dict.fromkeys([*checked_serials(asked.serials, "revoke"), *shown]))
         if not serials:
             message = f"no certificate of {asked.kind} {name!r} is known here: name its serial number"
             raise Refusal(404, message, where="revoke: serials", found=name)
@@ -232,14 +239,27 @@ class Administration:
         if asked.kind != "user":
             self._link.tell_revoked()
         closed = self.cut(frozenset(serials))
-        whose = f"{asked.kind} {name}"
-        self._log.info("certificates revoked", whose=whose, serials=serials, closed=closed, by=caller.user)
+        self._log.info(
+            "certificates revoked", whose=f"{asked.kind} {name}", serials=serials, closed=closed, by=caller.user
+        )
         return answer(docs.RevokedDoc(serials, closed))
 
 
 def _uid(number: int) -> int:
     """A uid or gid of the wire's as documents have it: -1 where it could not be looked up."""
     return -1 if number == NO_UID else number
+
+
+def _token(token: Token) -> docs.TokenDoc:
+    return docs.TokenDoc(
+        token.id,
+        token.user,
+        token.label,
+        _time(token.created_s),
+        _time(token.expires_s),
+        token.expires_s <= time.time(),
+        token.read_only,
+    )
 
 
 def _certificate(serial: str, kind: Kind, name: str, until_s: float | None, revoked: bool) -> docs.CertificateDoc:

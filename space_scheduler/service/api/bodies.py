@@ -38,8 +38,13 @@ class Bodies:
     async def read(self, request: web.Request, user: str) -> bytes:
         """The body. Raises :class:`Refusal`: 408, 413, 415 or 429, and :class:`BadInput` where it is no body."""
         if encoding := request.headers.get("Content-Encoding", ""):
-            message = "bodies are taken as they are, not compressed (Content-Encoding)"
-            raise Refusal(415, message, where="body", found=encoding[:40], expected="identity")
+            raise Refusal(
+                415,
+                "bodies are taken as they are, not compressed (Content-Encoding)",
+                where="body",
+                found=encoding[:40],
+                expected="identity",
+            )
         length = request.content_length if "Content-Length" in request.headers else None
         if length is None and not request.can_read_body:
             return b""

@@ -162,15 +162,19 @@ def _effort(record: JobRecord) -> EffortDoc | None:
     if not found.ran_us:
         return None
     seen_s = seconds(found.ran_us + found.asleep_us)
-    communication = round(found.communication, 4)
-    rates = found.arrivals / seen_s, found.received_bytes / seen_s
-    return EffortDoc(found.orientation, seconds(found.ran_us), communication, *(round(rate, 1) for rate in rates))
+    return EffortDoc(
+        found.orientation,
+        seconds(found.ran_us),
+        round(found.communication, 4),
+        round(found.arrivals / seen_s, 1),
+        round(found.received_bytes / seen_s, 1),
+    )
 
 
 def _step(transition: Transition, when: When, *, own: bool) -> Step:
     reason = why_doc(transition.reason, when) if transition.reason else None
-    note = transition.note or transition.cause
-    return Step(iso(when, transition.now_us), transition.state.value, reason, note if own else "")
+    note = (transition.note or transition.cause) if own else ""
+    return Step(iso(when, transition.now_us), transition.state.value, reason, note)
 
 
 def explanation(record: JobRecord, explained: Explained, when: When, *, own: bool, reshaping: bool) -> Explanation:

@@ -37,15 +37,18 @@ class Heavy:
         }
 
     def answering(
-        self, handler: Handler, heavy: Literal["", "list", "stream"]
+        self, handler: Handler, heavy: Literal["", "list", "stream"], operators: str
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         """The handler as the application calls it: told its caller, within the bounds of what is heavy.
 
         A ``list`` is an answer that is made at once and may be long, a ``stream`` one that is sent as it comes.
+        ``operators``: what operators alone do by it; others are refused.
         """
 
         async def answered(request: web.Request) -> web.StreamResponse:
             caller = self._callers.of(request)
+            if operators:
+                caller.check_operator(operators)
             if not heavy:
                 return await handler(request, caller)
             places, what, made = self._bounds[heavy]

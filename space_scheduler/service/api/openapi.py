@@ -29,8 +29,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     ``posts`` is the event of the job in the path that a user or operator wishes by it, instead of a handler of its own;
     ``past`` is what the job then is, in words. ``errors`` are the statuses of the problems that are its own; every
     route may also say 400, 401, 403, 405, 429 and 500. ``heavy``: a long list or a stream, made and sent within bounds
-    of their own (:mod:`~.heavy`). ``readable``: a read-only token may get it. Beside the counts of ``/metrics`` it says
-    nothing of a person.
+    of their own (:mod:`~.heavy`). ``operators``: what operators alone do by it, in words. ``readable``: a read-only
+    token may get it. Beside the counts of ``/metrics`` it says nothing of a person.
     """
 
     method: str
@@ -43,14 +43,15 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     query: Sequence[Parameter] = ()
     heavy: Literal["", "list", "stream"] = ""
     errors: Sequence[int] = ()
+    operators: str = ""
     readable: bool = False
     posts: Callable[[int], ev.Event] | None = None
     past: str = ""
 
 
 def _whole(least: int, most: int | None = None, default: int | None = None) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "integer", "minimum": least}
-    return schema | ({"maximum": most} if most is not None else {}) | ({} if default is None else {"default": default})
+    given = {"minimum": least, "maximum": most, "default": default}
+    return {"type": "integer"} | {name: value for name, value in given.items() if value is not None}
 
 
 _USER: Final = Parameter("user", {"type": "string"}, "only this user's jobs")
@@ -160,6 +161,7 @@ ROUTES: Final = (
         path="/v1/nodes/{name}/drain",
         name="drain",
         summary="Nothing more starts on a node; what runs there goes on (operators)",
+        operators="nodes are drained and resumed",
         takes=api.DrainRequest,
         answers=api.NodeDoc,
         errors=(404, 409, 503),
@@ -169,6 +171,7 @@ ROUTES: Final = (
         path="/v1/nodes/{name}/resume",
         name="resume",
         summary="Jobs may start on a drained node again (operators)",
+        operators="nodes are drained and resumed",
         answers=api.NodeDoc,
         errors=(404, 409, 503),
     ),
@@ -177,6 +180,7 @@ ROUTES: Final = (
         path="/v1/nodes/{name}/admit",
         name="admit",
         summary="A node may join from now on (operators)",
+        operators="nodes are admitted and removed",
         answers=api.MemberDoc,
         errors=(503,),
     ),
@@ -185,6 +189,7 @@ ROUTES: Final = (
         path="/v1/nodes/{name}/remove",
         name="remove",
         summary="A node is no part of the cluster any more, its certificates count no more, its jobs end (operators)",
+        operators="nodes are admitted and removed",
         takes=api.RemoveRequest,
         answers=api.MemberDoc,
         errors=(404, 503),
@@ -194,6 +199,7 @@ ROUTES: Final = (
         path="/v1/policy",
         name="policy",
         summary="Another policy decides from now on, until the service is started again (operators)",
+        operators="the policy is chosen",
         takes=api.PolicyRequest,
         answers=api.PolicyDoc,
         errors=(409, 503),
@@ -247,6 +253,7 @@ ROUTES: Final = (
         path="/v1/certificates",
         name="certificates",
         summary="Certificates that the service knows, and until when each identity is valid (operators)",
+        operators="certificates are listed and revoked",
         answers=api.CertificateList,
     ),
     Route(
@@ -254,6 +261,7 @@ ROUTES: Final = (
         path="/v1/certificates/revoke",
         name="revoke_certificates",
         summary="Certificates count no more, connections on which they were shown are ended (operators)",
+        operators="certificates are listed and revoked",
         takes=api.RevokeRequest,
         answers=api.RevokedDoc,
         errors=(404, 409, 503),
@@ -289,15 +297,17 @@ def routes(heavy: Heavy, *holders: object) -> list[web.RouteDef]:
         handler = next(getattr(holder, name) for holder in holders if hasattr(holder, name))
         if each.posts is not None:
             handler = partial(handler, each)
-        found.append(web.route(each.method, each.path, heavy.answering(handler, each.heavy)))
+        found.append(web.route(each.method, each.path, heavy.answering(handler, each.heavy, each.operators)))
     return found
 
 
 def document() -> dict[str, Any]:
     """The document, as plain values."""
     structures = {each for route in ROUTES for each in (route.takes, route.answers) if isinstance(each, type)}
-    ordered = [api.Problem, *sorted(structures, key=lambda each: each.__name__)]
-    _, schemas = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
+    _, schemas = msgspec.json.schema_components(
+        [api.Problem, *sorted(structures, key=lambda each: each.__name__)],
+        ref_template="#/components/schemas/{name}",
+    )
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
@@ -327,10 +337,9 @@ def _operation(route: Route) -> dict[str, Any]:
     parameters += [
         {"name": each.name, "in": "query", "schema": each.schema, "description": each.text} for each in route.query
     ]
-    if isinstance(route.answers, str):
-        answer: dict[str, Any] = {route.answers: {}}
-    else:
-        answer = {JSON: {"schema": _reference(route.answers)}}
+    answer: dict[str, Any] = (
+        {route.answers: {}} if isinstance(route.answers, str) else {JSON: {"schema": _reference(route.answers)}}
+    )
     problems = {
         str(status): {"description": "a problem", "content": {JSON: {"schema": _reference(api.Problem)}}}
         for status in sorted({400, 401, 403, 405, 429, 500, *route.errors})

@@ -28,8 +28,11 @@ class Places:
     async def place_of(self, user: str, what: str) -> AsyncIterator[None]:
         """A place, kept inside. Raises :class:`Refusal` (429) where too many of this user's wait already."""
         if self._here[user] >= self._most:
-            message = f"{self._here[user]} {what} of {user} are here already; again in {_AGAIN_S:g} s"
-            raise Refusal(429, message, retry_after_s=_AGAIN_S)
+            raise Refusal(
+                429,
+                f"{self._here[user]} {what} of {user} are here already; again in {_AGAIN_S:g} s",
+                retry_after_s=_AGAIN_S,
+            )
         self._here[user] += 1
         try:
             async with self._own.setdefault(user, asyncio.Semaphore(self._of_one_user)), self._all:

@@ -47,11 +47,11 @@ def for_caller(caller: Caller, rows: list[SetAsideDoc]) -> list[SetAsideDoc]:
     """What that caller may have of the list."""
     if caller.operator:
         return rows
-    return [_public(each) for each in rows if each.kind in _PUBLIC or caller.may_change(each.user)]
-
-
-def _public(row: SetAsideDoc) -> SetAsideDoc:
-    return msgspec.structs.replace(row, what=public_reason(row.what)) if row.kind == "node" else row
+    return [
+        msgspec.structs.replace(each, what=public_reason(each.what)) if each.kind == "node" else each
+        for each in rows
+        if each.kind in _PUBLIC or caller.may_change(each.user)
+    ]
 
 
 def _service(known: Known) -> Iterator[SetAsideDoc]:
@@ -110,18 +110,21 @@ def _nodes(known: Known) -> Iterator[SetAsideDoc]:
         if (found := _out(entry)) is not None:
             what, (by, back) = found
             since_us = known.view.out_since_us.get(entry.name)
-            since = None if since_us is None else iso(known.when, since_us)
             yield SetAsideDoc(
-                kind="node", name=entry.name, what=what, by=by, since=since, back=back.format(name=entry.name)
+                kind="node",
+                name=entry.name,
+                what=what,
+                by=by,
+                since=None if since_us is None else iso(known.when, since_us),
+                back=back.format(name=entry.name),
             )
 
 
 def _out(entry: NodeEntry) -> tuple[str, _Out] | None:
     """Why nothing starts on a node, and who or what keeps it out; None where jobs may start, or it never was here."""
     if entry.drained:
-        known = next((out for prefix, out in _OUT.items() if entry.reason.startswith(prefix)), None)
-        if known is None:
-            known = _BY_SCHEDULER if by_scheduler(entry.reason) else _BY_OPERATOR
+        ordered = _BY_SCHEDULER if by_scheduler(entry.reason) else _BY_OPERATOR
+        known = next((out for prefix, out in _OUT.items() if entry.reason.startswith(prefix)), ordered)
         return entry.reason or "drained", known
     if entry.refused:
         return f"refused: {entry.refused}", _REFUSED
@@ -146,17 +149,16 @@ def _launches(known: Known) -> Iterator[SetAsideDoc]:
     """Jobs whose launch has failed, and which wait to be tried elsewhere."""
     for record in known.view.jobs.values():
         step = record.history[-1] if record.history else None
-        if step is None or step.state is not JobState.QUEUED or step.reason is None:
-            continue
-        if step.reason.why is Why.LAUNCH_RETRIED:
-            numbers = step.reason.numbers
+        reason = step.reason if step is not None and step.state is JobState.QUEUED else None
+        if step is not None and reason is not None and reason.why is Why.LAUNCH_RETRIED:
+            numbers = reason.numbers
             what = f"launch {numbers['failed_launches']} of {numbers['launch_retries'] + 1} failed"
             yield SetAsideDoc(
                 kind="launch",
                 name=str(record.id),
                 user=record.user,
                 what=f"{what}: {step.note}" if step.note else what,
-                by=step.reason.node or "",
+                by=reason.node or "",
                 since=iso(known.when, step.now_us),
                 back="it is tried on other nodes when it can start there: 'cosched explain' says when",
             )

@@ -55,8 +55,11 @@ def checked(given: Submission, config: ClusterConfig) -> Submission:
             raise _bad(key, value, asked.expected)
     refused = (given.foreign_directives or config.foreign_directives) == "refuse"
     if refused and (found := foreign_directives(given.script)):
-        expected = "lines '#COSCHED OPTIONS', or --foreign-directives warn, with which they are comments"
-        raise BadInput("submission: script", f"{found}: options of another batch system, not read here", expected)
+        raise BadInput(
+            "submission: script",
+            f"{found}: options of another batch system, not read here",
+            "lines '#COSCHED OPTIONS', or --foreign-directives warn, with which they are comments",
+        )
     _arguments(given.arguments)
     _tasks(given)
     if given.time_limit_s is not None:
@@ -103,8 +106,11 @@ def outliving(given: Submission, *, private_tmp: bool) -> None:
     """Refuse what would be lost where every node gives a job a /tmp of its own. Raises :class:`BadInput`."""
     for key, path in (("directory", given.directory), ("output", given.output), ("error", given.error)):
         if private_tmp and path is not None and path.startswith(PRIVATE_PLACES):
-            expected = "a place that outlives the job and that its nodes have, such as one below your home"
-            raise BadInput(f"submission: {key}", f"{path} is in a job's own /tmp, empty at its start", expected)
+            raise BadInput(
+                f"submission: {key}",
+                f"{path} is in a job's own /tmp, empty at its start",
+                "a place that outlives the job and that its nodes have, such as one below your home",
+            )
 
 
 def _script(script: str) -> None:
@@ -113,8 +119,11 @@ def _script(script: str) -> None:
     _at_most(MAX_SCRIPT_BYTES, "script", len(script.encode()), "bytes")
     first = script.partition("\n")[0]
     if "\0" in script or not first.startswith("#!") or not first[2:].strip():
-        expected = "a script whose first line names its interpreter, such as #!/bin/sh"
-        raise BadInput("submission: script", f"its first line is {first[:60]!r}", expected)
+        raise BadInput(
+            "submission: script",
+            f"its first line is {first[:60]!r}",
+            "a script whose first line names its interpreter, such as #!/bin/sh",
+        )
     if "\r" in first:
         raise BadInput("submission: script", "its lines end with CR LF, as on Windows", "lines that end with LF")
 

@@ -41,7 +41,9 @@ def back_up(state: Path, target: Path) -> None:
     """
     if os.path.lexists(target):
         raise BadInput("--backup", f"{target}, which exists", "a new directory")
-    made = Path(tempfile.mkdtemp(dir=_parent(target), prefix=f".{target.name}."))  # for this account alone
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise Failed(f"{target}: no directory can be made in {target.parent}")
+    made = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))  # for this account alone
     try:
         with ExitStack() as reading:
             with acting_as_owner(state):  # a reader makes files beside a journal that no service has open
@@ -56,13 +58,6 @@ def back_up(state: Path, target: Path) -> None:
         raise Failed(f"{target}: the state in {state} cannot be copied there: {error}") from None
     finally:
         shutil.rmtree(made, ignore_errors=True)  # moved, where all went well
-
-
-def _parent(target: Path) -> Path:
-    """The directory of a new one. Raises :class:`Failed`."""
-    if not os.access(target.parent, os.W_OK | os.X_OK):
-        raise Failed(f"{target}: no directory can be made in {target.parent}")
-    return target.parent
 
 
 def restore(path: Path, backup: Path) -> Path:

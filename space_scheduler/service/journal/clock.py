@@ -74,5 +74,4 @@ class Clock:
         no calendar has (FOREVER_US).
         """
         anchor = self._anchors[max(0, bisect_right(self._starts_us, core_us) - 1)]
-        wall_us = anchor.wall_us + core_us - anchor.core_us
-        return (_EPOCH + timedelta(microseconds=wall_us)).astimezone()
+        return (_EPOCH + timedelta(microseconds=anchor.wall_us + core_us - anchor.core_us)).astimezone()

@@ -79,27 +79,24 @@ def users(db: sqlite3.Connection, snapshots: Iterable[Saved]) -> set[str]:
 
 
 def _texts(db: sqlite3.Connection, snapshots: Iterable[Saved]) -> Iterator[str]:
-    queries = (
-        "SELECT DISTINCT note FROM transitions",
-        "SELECT DISTINCT note FROM events",
-        "SELECT event FROM events WHERE event LIKE '%has paused%' OR event LIKE '%\"program\"%'",
+    texts = db.execute(
+        "SELECT note FROM transitions UNION SELECT note FROM events"
+        " UNION SELECT event FROM events WHERE event LIKE '%has paused%' OR event LIKE '%\"program\"%'"
     )
-    for query in queries:
-        yield from (row[0] for row in db.execute(query))
+    yield from (row[0] for row in texts)
     yield from (_json.encode(each.state).decode() for each in snapshots)
 
 
 def last_event(db: sqlite3.Connection, name: Name) -> int:
     """The last event of a user's jobs, or that has the name, or of which a decision has it; 0: there is none."""
     db.create_function("names", 1, name.stands_in, deterministic=True)
-    found: int | None = db.execute(
+    query = (
         "SELECT max(seq) FROM (SELECT max(seq) AS seq FROM events WHERE names(event) OR names(note)"
         " UNION ALL SELECT max(seq) FROM decisions WHERE names(decision)"
         " UNION ALL SELECT max(seq) FROM instructions WHERE names(instruction)"
-        " UNION ALL SELECT max(seq) FROM transitions WHERE job_id IN (SELECT job_id FROM jobs WHERE user = ?))",
-        (name.user,),
-    ).fetchone()[0]
-    return found or 0
+        " UNION ALL SELECT max(seq) FROM transitions WHERE job_id IN (SELECT job_id FROM jobs WHERE user = ?))"
+    )
+    return int(db.execute(query, (name.user,)).fetchone()[0] or 0)
 
 
 def steps_cleaned(db: sqlite3.Connection, name: Name) -> list[tuple[Any, ...]]:

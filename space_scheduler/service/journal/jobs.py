@@ -18,6 +18,7 @@ from space_scheduler.service.journal.schema import JournalRefused, agrees, check
 #: What was submitted is written once; the rest of a job's row again and again.
 INSERT: Final = "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, NULL, '', 0)"
 UPDATE: Final = "UPDATE jobs SET state = ?, ended = coalesce(?, ended), record = ?, checksum = ? WHERE job_id = ?"
+STEP: Final = "INSERT INTO transitions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _SELECT: Final = "SELECT job_id, user, submission, submitted_checksum, state, record, checksum FROM jobs "
 _STEPS: Final = "SELECT seq, job_id, now_us, was, state, reason, cause, note, checksum FROM transitions"
 _ENDED: Final = (
@@ -123,7 +124,7 @@ def look_up(path: Path, job_id: int) -> JobRecord | None:
 def history(path: Path, limit: int, user: str | None, before: int | None) -> list[JobRecord]:
     """Ended jobs, the last to end first; ``before``: only those that ended before that job. From any thread."""
     with readable(path), closing(connect(path, write=False)) as db:
-        rows = db.execute(_SELECT + _ENDED, {"user": user, "before": before, "limit": limit}).fetchall()
+        rows = db.execute(_SELECT + _ENDED, {"user": user, "before": before, "limit": limit})
         return [_record(path, row, _steps(db, row[0])) for row in rows]
 
 

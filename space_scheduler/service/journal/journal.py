@@ -137,19 +137,17 @@ class Journal:
                 decisions.append((entry.seq, decision))
             instructions += [(entry.seq, n, text) for n, text in enumerate(texts)]
         steps = list(enumerate((step for entry in entries for step in entry.transitions), self._steps + 1))
-        transitions = [(number, *jobs.transition_row(*step)) for number, step in steps]
         ended_by = {job_id: number for number, (job_id, *_) in steps}
         changed = list(changed)
         new = [jobs.new_row(record) for record in changed if record.id >= self.next_job_id]
-        rows = [jobs.job_row(record, ended_by.get(record.id)) for record in changed]
         self._transaction(
             [
                 ("INSERT INTO events VALUES (?, ?, ?, ?, ?)", events),
                 ("INSERT INTO decisions VALUES (?, ?)", decisions),
                 ("INSERT INTO instructions VALUES (?, ?, ?)", instructions),
-                ("INSERT INTO transitions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", transitions),
+                (jobs.STEP, [(number, *jobs.transition_row(*step)) for number, step in steps]),
                 (jobs.INSERT, new),
-                (jobs.UPDATE, rows),
+                (jobs.UPDATE, [jobs.job_row(record, ended_by.get(record.id)) for record in changed]),
                 ("UPDATE runs SET run = ? WHERE epoch = ?", [_with_chosen(runs, self.cluster_id)] if chosen else []),
             ]
         )
@@ -214,8 +212,7 @@ class Journal:
     @property
     def overwrite_due(self) -> bool:
         """Whether bytes of what :meth:`forget` has removed may still be in the file."""
-        due = self._db.execute("SELECT value FROM meta WHERE name = ?", (forgetting.OVERWRITE_DUE,)).fetchone()
-        return due is not None
+        return bool(self._db.execute("SELECT 1 FROM meta WHERE name = ?", (forgetting.OVERWRITE_DUE,)).fetchone())
 
     def overwrite(self) -> None:
         """Write the file anew: no byte stays of what was removed. Raises :class:`JournalUnwritable`."""
@@ -236,8 +233,9 @@ class Journal:
         ``jobs_due_us``: from when on ended jobs are to be, a quarter of their time late so that many go at once. None:
         there are none.
         """
-        snapshots = "SELECT min(now_us) FROM snapshots WHERE seq >= (SELECT min(seq) FROM events)"
-        self.droppable_us: int | None = self._db.execute(snapshots).fetchone()[0]
+        self.droppable_us: int | None = self._db.execute(
+            "SELECT min(now_us) FROM snapshots WHERE seq >= (SELECT min(seq) FROM events)"
+        ).fetchone()[0]
         self.jobs_due_us: int | None = None
         if self._keep_jobs_us is not None and (oldest_us := jobs.first_end_us(self._db)) is not None:
             self.jobs_due_us = oldest_us + self._keep_jobs_us + self._keep_jobs_us // 4
@@ -246,8 +244,8 @@ class Journal:
         """The last of the snapshots that are so much older, by that column; 0 where there is none."""
         if keep is None:
             return 0
-        found = self._db.execute(f"SELECT max(seq) FROM snapshots WHERE {column} <= ?", (newest - keep,))
-        return int(found.fetchone()[0] or 0)
+        query = f"SELECT coalesce(max(seq), 0) FROM snapshots WHERE {column} <= ?"
+        return int(self._db.execute(query, (newest - keep,)).fetchone()[0])
 
     def probe(self) -> None:
         """Try to write. Raises :class:`JournalUnwritable`."""
@@ -292,10 +290,11 @@ def _dropping(first: int) -> list[tuple[str, list[tuple[Any, ...]]]]:
     """Statements that drop what lies before the snapshot at that event; 0: nothing."""
     if not first:
         return []
-    tables = ("events", "decisions", "instructions")
     return [
         ("DELETE FROM snapshots WHERE seq < ?", [(first,)]),
-        *((f"DELETE FROM {table} WHERE seq <= ?", [(first,)]) for table in tables),
+        ("DELETE FROM events WHERE seq <= ?", [(first,)]),
+        ("DELETE FROM decisions WHERE seq <= ?", [(first,)]),
+        ("DELETE FROM instructions WHERE seq <= ?", [(first,)]),
     ]
 
 

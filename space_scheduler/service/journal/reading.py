@@ -98,8 +98,8 @@ def read_runs(db: sqlite3.Connection, path: Path) -> tuple[Run, ...]:
     """
     try:
         named = db.execute("SELECT value FROM meta WHERE name = 'cluster_id'").fetchone()
-        rows = db.execute("SELECT run FROM runs ORDER BY epoch")
-        runs = [_read_run(_unsealed(text, named[0] if named else "")) for (text,) in rows]
+        texts = db.execute("SELECT run FROM runs ORDER BY epoch")
+        runs = [_read_run(_unsealed(text, named[0] if named else "")) for (text,) in texts]
     except msgspec.ValidationError as error:
         raise refused(path, error) from None
     except (msgspec.DecodeError, sqlite3.DatabaseError, ValueError) as error:
@@ -153,8 +153,8 @@ def read_snapshots(db: sqlite3.Connection, path: Path, first_seq: int) -> Iterat
 
 
 def _read_snapshots(db: sqlite3.Connection, path: Path, which: str) -> Iterator[Saved]:
-    for row in db.execute(f"SELECT seq, now_us, chain, state, checksum FROM snapshots {which}"):
-        seq, now_us, chain, blob, expected = row
+    rows = db.execute(f"SELECT seq, now_us, chain, state, checksum FROM snapshots {which}")
+    for seq, now_us, chain, blob, expected in rows:
         if not isinstance(blob, bytes) or checksum(seq, now_us, chain, blob) != expected:
             raise JournalRefused(f"journal {path}: the snapshot at event {seq} is damaged")
         try:

@@ -234,11 +234,11 @@ def format_of(path: Path) -> int:
 
 def last_job_id(connection: sqlite3.Connection) -> int:
     """The highest number that was given to a job, also by a journal in whose place this one was put (``meta``)."""
-    found: int = connection.execute(
+    query = (
         "SELECT max(coalesce((SELECT max(job_id) FROM jobs), 0),"
         " coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'last_job_id'), 0))"
-    ).fetchone()[0]
-    return found
+    )
+    return int(connection.execute(query).fetchone()[0])
 
 
 def end_of(connection: sqlite3.Connection) -> Mark:

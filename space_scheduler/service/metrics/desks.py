@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from cosched.linux.wakeups import BOUNDS_S
-from cosched.model.desk import Availability, Wakeups, public_reason
+from cosched.model.desk import Availability, public_reason
 from cosched.model.time import US_PER_S
 from cosched.monitoring import series
 from cosched.wire.messages import Heartbeat
@@ -44,7 +44,12 @@ def by_desk(members: Sequence[NodeEntry]) -> Values:
             ([*name, each], getattr(found, each)) for name, found in pressures for each in series.RESOURCES
         ),
         series.NODE_OWNER_WAKEUP: (
-            (name, _cumulated(found), found.late_us / US_PER_S)
+            # buckets as Prometheus has them: each with all that are below it
+            (
+                name,
+                [*zip((*map(str, BOUNDS_S), "+Inf"), map(float, accumulate(found.counts)), strict=True)],
+                found.late_us / US_PER_S,
+            )
             for name, found in wakeups
             if len(found.counts) == len(BOUNDS_S) + 1
         ),
@@ -55,12 +60,6 @@ def _left_cpus(entry: NodeEntry, beat: Heartbeat) -> float:
     """The CPUs that the contract leaves to parallel work now."""
     if beat.paused:
         return 0.0
-    ceiling = entry.public_limit_cpus
-    if ceiling is not None:
-        return ceiling
+    if entry.public_limit_cpus is not None:
+        return entry.public_limit_cpus
     return entry.hello.procs if entry.hello is not None else 0
-
-
-def _cumulated(wakeups: Wakeups) -> list[tuple[str, float]]:
-    """Buckets as Prometheus has them: each with all that are below it."""
-    return list(zip((*map(str, BOUNDS_S), "+Inf"), map(float, accumulate(wakeups.counts)), strict=True))

@@ -60,8 +60,7 @@ class JobSeries:
             self._run.observe(run_s)
             self._slowdown.observe(max(1.0, response_s / max(run_s, _THRESHOLD_S)))
         if used_us := sum((record.facts.cpu_us or {}).values()):
-            known = record.user in self._cpu_s or len(self._cpu_s) <= MOST_USERS
-            user = record.user if known else OTHERS
+            user = record.user if record.user in self._cpu_s or len(self._cpu_s) <= MOST_USERS else OTHERS
             self._cpu_s[user] = self._cpu_s.get(user, 0.0) + used_us / US_PER_S
 
     def collect(self, view: View, held: Sequence[Allocation], now_us: int) -> Values:

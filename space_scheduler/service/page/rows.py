@@ -100,9 +100,8 @@ class Rows:
 
     def jobs(self, view: View) -> dict[int, JobRow]:
         """The jobs alive that are sent: what holds nodes, then the queue in its order, then what waits."""
-        ids = islice(self._in_order(view), MOST_JOBS)
         kept, self._made = self._made, {}
-        for job_id in ids:
+        for job_id in islice(self._in_order(view), MOST_JOBS):
             record = view.jobs[job_id]
             waits, made = _waits(view, job_id), kept.get(job_id)
             current = made is not None and made[0] is record and made[1] is waits
@@ -154,8 +153,7 @@ class Rows:
 
     def nodes(self, view: View) -> tuple[dict[str, NodeRow], int]:
         """The nodes by name, and how many more there are."""
-        allocations = (record.allocation for record in view.jobs.values() if record.allocation is not None)
-        busy = {share.node for each in allocations for share in each.nodes}
+        busy = {share.node for each in view.jobs.values() if each.allocation for share in each.allocation.nodes}
         members = self._book.members(busy)
         sent = {each.name: self._node(each, busy=each.name in busy) for each in members[:MOST_NODES]}
         return sent, len(members) - len(sent)

@@ -8,10 +8,11 @@ the oldest, so nobody is shut out by tabs that were forgotten.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from cosched.admission import Bounds, Places
 from space_scheduler.service.api.waiting import at_most
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.journal.records import Committed, View
@@ -31,13 +32,13 @@ _IDLE_S: Final = 60.0
 _MARGIN: Final = 50
 
 
+@dataclass(eq=False)
 class Stream:
     """One browser's. ``replaced``: another of the same user has taken its place."""
 
-    def __init__(self, user: str) -> None:
-        self.user = user
-        self.news = asyncio.Event()
-        self.replaced = False
+    user: str
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    replaced: bool = False
 
     async def waited(self) -> bool:
         """Whether there are news within :data:`STILL_THERE_S`."""
@@ -58,7 +59,7 @@ class Streams:
         self.own: dict[str, list[JobRow]] = {}  # by user: own jobs that are not in the feed
         self.ready = False  # whether there is a frame
         self.stopping = False
-        self._open: list[Stream] = []  # the oldest first
+        self._open: Places[str, Stream] = Places(Bounds(IN_ALL, OF_ONE_USER), replaces=True)
         self._changed = asyncio.Event()
         self._somebody = asyncio.Event()
         self._ended: int | None = None
@@ -76,21 +77,16 @@ class Streams:
 
     def open(self, user: str) -> Stream:
         """A stream of that user's; one of those who have most ends for it where there are too many."""
-        mine = [each for each in self._open if each.user == user]
-        if len(mine) >= OF_ONE_USER:
-            self._replace(mine[0])
-        elif len(self._open) >= IN_ALL:
-            users = [each.user for each in self._open]
-            self._replace(max(self._open, key=lambda each: users.count(each.user)))
         stream = Stream(user)
-        self._open.append(stream)
+        if (evicted := self._open.enter(stream, user)) is not None:
+            evicted.replaced = True
+            evicted.news.set()
         self._somebody.set()
         return stream
 
     def close(self, stream: Stream) -> None:
         """It has ended."""
-        with suppress(ValueError):
-            self._open.remove(stream)
+        self._open.leave(stream)
 
     def stop(self) -> None:
         """The service ends: so do all streams."""
@@ -111,13 +107,10 @@ class Streams:
                 await at_most(self._changed, LOOK_S)
                 self._changed.clear()
             self._somebody.clear()
-            self._forget()
-
-    def _forget(self) -> None:
-        """All that is kept for those who look on."""
-        self.feed, self.own, self.ready, self._ended = Feed(), {}, False, None
-        self._nodes, self._nodes_s = ({}, 0), 0.0
-        self._rows.forget()
+            # all that was kept for those who looked on
+            self.feed, self.own, self.ready, self._ended = Feed(), {}, False, None
+            self._nodes, self._nodes_s = ({}, 0), 0.0
+            self._rows.forget()
 
     async def _tried(self, what: str, part: Callable[[], Awaitable[None]]) -> bool:
         """Whether a part of a look succeeds. One that fails is tried again; it is logged once until it succeeds."""
@@ -156,8 +149,3 @@ class Streams:
             found = await self._core.history(limit=min(MOST_ENDED, new))
             self.feed.end(self._rows.job(each) for each in reversed(found) if each.id not in view.jobs)
             self._ended = ended
-
-    def _replace(self, stream: Stream) -> None:
-        self.close(stream)
-        stream.replaced = True
-        stream.news.set()

@@ -23,7 +23,7 @@ from space_scheduler.machine.state import SchedulerState
 from space_scheduler.plugins import resolve, rules
 from space_scheduler.policy.interface import Policy
 from space_scheduler.service.core.journalled import RESUMED, caused
-from space_scheduler.service.journal.reading import Entry, Run, Saved, read_entries, read_runs, read_snapshot, text_of
+from space_scheduler.service.journal.reading import Entry, Reader, Run, Saved, text_of
 from space_scheduler.service.journal.recovery import Recorded
 from space_scheduler.service.journal.schema import JournalRefused, connect, readable
 from space_scheduler.simulator.host import drive
@@ -82,14 +82,14 @@ def replay(path: Path, policy_of: Callable[[Run], Policy] | None = None) -> Repl
     policy_of = policy_of or _named
     with readable(path), closing(connect(path, write=False)) as db:
         db.execute("BEGIN")  # one state of a journal that grows
-        runs = read_runs(db, path)
-        saved = read_snapshot(db, path, "ASC")
+        journal = Reader(db, path)
+        runs, saved = journal.read_runs(), journal.snapshot(first=True)
         first = db.execute("SELECT min(seq) FROM events").fetchone()[0]
         if first == 1:
             saved = None
         if first is None or not runs:
             raise Failed(f"journal {path}: it has no events to replay")
-        return _Replay(path, runs, saved, policy_of).over(read_entries(db, path, saved))
+        return _Replay(path, runs, saved, policy_of).over(journal.entries(saved))
 
 
 def _named(run: Run) -> Policy:

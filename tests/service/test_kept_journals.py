@@ -18,7 +18,7 @@ from space_scheduler.plugins import resolve
 from space_scheduler.replay import replay
 from space_scheduler.service.journal.backup import restore
 from space_scheduler.service.journal.journal import Journal
-from space_scheduler.service.journal.reading import Saved, read_entries, read_runs, read_snapshot
+from space_scheduler.service.journal.reading import Reader, Saved
 from space_scheduler.service.journal.recovery import Recorded
 from space_scheduler.service.journal.schema import VERSION, JournalRefused, Lock, checksum, connect, format_of
 
@@ -111,13 +111,14 @@ def test_all_ways_to_recover_lead_to_one_state(tmp_path: Path, name: str) -> Non
     """From its first event, and from each snapshot, under the rules of its last start."""
     path = unpacked(name, tmp_path)
     with closing(connect(path, write=False)) as db:
-        runs = read_runs(db, path)
+        journal = Reader(db, path)
+        runs = journal.read_runs()
         seqs = [seq for (seq,) in db.execute("SELECT seq FROM snapshots ORDER BY seq")]
         found = []
         for seq in [None, *seqs]:
             saved = None if seq is None else snapshot_at(path, seq)
             recorded = Recorded(path, saved, runs)
-            for entry in read_entries(db, path, saved):
+            for entry in journal.entries(saved):
                 recorded.apply(entry)
             found.append(msgspec.json.encode(without_moments_of_nodes(recorded.snapshot(runs[-1].rules))))
     assert len(found) == 1 + JOURNALS[name].snapshots
@@ -135,7 +136,7 @@ def snapshot_at(path: Path, seq: int) -> Saved | None:
         with closing(sqlite3.connect(path)) as source:
             source.backup(db)
         db.execute("DELETE FROM snapshots WHERE seq != ?", (seq,))
-        return read_snapshot(db, path, "DESC")
+        return Reader(db, path).snapshot()
 
 
 def test_what_owners_have_said_is_of_the_last_format_before_it_had_a_number_of_its_own(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import grp
 import os
 import pwd
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Final
 
@@ -16,9 +16,8 @@ GROUP: Final = "@"
 class Operators:
     """``user in operators``, as far as it was learnt (:meth:`learn`)."""
 
-    def __init__(self, listed: Iterable[str], now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, listed: Collection[str], now_s: Callable[[], float] = time.monotonic) -> None:
         """``listed`` as ``operators`` in ``cluster.yaml`` has it."""
-        listed = list(listed)
         self._users = frozenset(each for each in listed if not each.startswith(GROUP))
         self._groups = [each.removeprefix(GROUP) for each in listed if each.startswith(GROUP)]
         self._members: Lookups[str, bool] = Lookups(lambda user: _is_member(user, self._groups), now_s)

@@ -1,6 +1,7 @@
 """The API's documents, made from the journal's records: what a user may see of a job."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
@@ -221,9 +222,7 @@ def iso(when: When, core_us: int) -> str:
 
 def promised(when: When, core_us: int | None) -> str | None:
     """A promised start, where one can be promised."""
-    if core_us is None or core_us >= FOREVER_US:
-        return None
-    try:
-        return iso(when, core_us)
-    except OverflowError:
-        return None
+    with suppress(OverflowError):
+        if core_us is not None and core_us < FOREVER_US:
+            return iso(when, core_us)
+    return None

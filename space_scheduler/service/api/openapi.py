@@ -10,7 +10,7 @@ from aiohttp import web
 import cosched
 from cosched.wire import api
 from space_scheduler.machine import events as ev
-from space_scheduler.service.api.heavy import Heavy
+from space_scheduler.service.api.heavy import Handler, Heavy
 
 JSON: Final = "application/json"
 
@@ -291,14 +291,15 @@ READABLE: Final = tuple(each.path for each in ROUTES if each.readable)
 
 def routes(heavy: Heavy, *holders: object) -> list[web.RouteDef]:
     """Every route with its handler, a method of that name of one of the objects."""
-    found = []
-    for each in ROUTES:
-        name = "change" if each.posts is not None else each.name
-        handler = next(getattr(holder, name) for holder in holders if hasattr(holder, name))
-        if each.posts is not None:
-            handler = partial(handler, each)
-        found.append(web.route(each.method, each.path, heavy.answering(handler, each.heavy, each.operators)))
-    return found
+
+    def handler(route: Route) -> Handler:
+        name = "change" if route.posts is not None else route.name
+        found = next(getattr(holder, name) for holder in holders if hasattr(holder, name))
+        return found if route.posts is None else partial(found, route)
+
+    return [
+        web.route(each.method, each.path, heavy.answering(handler(each), each.heavy, each.operators)) for each in ROUTES
+    ]
 
 
 def document() -> dict[str, Any]:

@@ -98,22 +98,20 @@ def acting_as_owner(directory: Path) -> Iterator[None]:
         yield
         return
     groups, group = os.getgroups(), os.getegid()
-    _become(about.st_uid, about.st_gid)
+    try:
+        os.setgroups([about.st_gid])
+        os.setegid(about.st_gid)
+        os.seteuid(about.st_uid)
+    except OSError as error:  # a container's root may not be everybody
+        raise JournalRefused(
+            f"a journal of user {about.st_uid} cannot be put back by this one: {error.strerror}"
+        ) from None
     try:
         yield
     finally:
         os.seteuid(0)
         os.setegid(group)
         os.setgroups(groups)
-
-
-def _become(uid: int, gid: int) -> None:
-    try:
-        os.setgroups([gid])
-        os.setegid(gid)
-        os.seteuid(uid)
-    except OSError as error:  # a container's root may not be everybody
-        raise JournalRefused(f"a journal of user {uid} cannot be put back by this one: {error.strerror}") from None
 
 
 def _count_on(into: sqlite3.Connection, *, after: Path) -> None:

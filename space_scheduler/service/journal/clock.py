@@ -18,10 +18,6 @@ import msgspec
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-
-
 def boottime_s() -> float:
     """Seconds since the boot, those of a suspended machine included: leases are counted by it."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -33,7 +29,7 @@ class Sources:
 
     wall_us: Callable[[], int] = lambda: time.time_ns() // 1000
     boottime_us: Callable[[], int] = lambda: time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
-    boot_id: Callable[[], str] = _boot_id
+    boot_id: Callable[[], str] = lambda: Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 class Anchor(msgspec.Struct, frozen=True):

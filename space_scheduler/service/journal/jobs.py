@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +12,7 @@ import msgspec
 from cosched.model.job import JobState
 from cosched.wire.api import Submission
 from space_scheduler.reasons import Reason
+from space_scheduler.service.journal.reading import Reader
 from space_scheduler.service.journal.records import JobRecord, Kept, Transition
 from space_scheduler.service.journal.schema import JournalRefused, agrees, checksum, connect, readable
 
@@ -53,38 +54,6 @@ def transition_row(job_id: int, was: str, step: Transition) -> tuple[Any, ...]:
     return (*row, checksum(*row))
 
 
-def alive(db: sqlite3.Connection, path: Path) -> dict[int, JobRecord]:
-    """The jobs that have not ended, by number."""
-    rows = db.execute(_SELECT + "WHERE ended IS NULL ORDER BY job_id").fetchall()
-    steps: dict[int, list[tuple[Any, ...]]] = {}
-    for row in db.execute(f"{_STEPS} WHERE job_id IN (SELECT job_id FROM jobs WHERE ended IS NULL) ORDER BY id"):
-        steps.setdefault(row[1], []).append(row)
-    return {row[0]: _record(path, row, steps.get(row[0], ())) for row in rows}
-
-
-def one(db: sqlite3.Connection, path: Path, job_id: int) -> JobRecord | None:
-    """A job, alive or ended, or None."""
-    row = db.execute(_SELECT + "WHERE job_id = ?", (job_id,)).fetchone()
-    return row and _record(path, row, _steps(db, job_id))
-
-
-def ended(db: sqlite3.Connection, path: Path) -> dict[JobState, int]:
-    """How many jobs have ended, by how, those counted that were dropped. Raises :class:`JournalRefused`."""
-    counts = dict(db.execute("SELECT state, count(*) FROM jobs WHERE ended IS NOT NULL GROUP BY state"))
-    for name, value in db.execute("SELECT name, value FROM meta WHERE name LIKE ?", (f"{_DROPPED}%",)):
-        state = name.removeprefix(_DROPPED)
-        counts[state] = counts.get(state, 0) + int(value)
-    if unknown := counts.keys() - {state.value for state in JobState}:
-        raise JournalRefused(f"journal {path}: it is damaged: a job has ended as {min(map(repr, unknown))}")
-    return {JobState(state): count for state, count in counts.items()}
-
-
-def first_end_us(db: sqlite3.Connection) -> int | None:
-    """When the first of the ended jobs ended; None where there is none."""
-    found = db.execute("SELECT now_us FROM transitions WHERE id = (SELECT min(ended) FROM jobs)").fetchone()
-    return found and int(found[0])
-
-
 def dropping(db: sqlite3.Connection, until_us: int, last_job_id: int) -> list[tuple[str, list[tuple[Any, ...]]]]:
     """Statements that drop the jobs that ended until then, the first to end first; the numbers they had stay given."""
     first_kept = db.execute("SELECT min(id) FROM transitions WHERE now_us > ?", (until_us,)).fetchone()[0]
@@ -115,43 +84,71 @@ def _dropping(
     ]
 
 
+class JobReader(Reader):
+    """Reads jobs and their steps, too."""
+
+    def alive(self) -> dict[int, JobRecord]:
+        """The jobs that have not ended, by number."""
+        rows = self._db.execute(_SELECT + "WHERE ended IS NULL ORDER BY job_id").fetchall()
+        steps: dict[int, list[tuple[Any, ...]]] = {}
+        for row in self._db.execute(
+            f"{_STEPS} WHERE job_id IN (SELECT job_id FROM jobs WHERE ended IS NULL) ORDER BY id"
+        ):
+            steps.setdefault(row[1], []).append(row)
+        return {row[0]: self._record(row, steps.get(row[0], ())) for row in rows}
+
+    def job(self, job_id: int) -> JobRecord | None:
+        """A job, alive or ended, or None."""
+        row = self._db.execute(_SELECT + "WHERE job_id = ?", (job_id,)).fetchone()
+        return row and self._record(row, self._steps_of(job_id))
+
+    def ended(self) -> dict[JobState, int]:
+        """How many jobs have ended, by how, those counted that were dropped. Raises :class:`JournalRefused`."""
+        counts = dict(self._db.execute("SELECT state, count(*) FROM jobs WHERE ended IS NOT NULL GROUP BY state"))
+        for name, value in self._db.execute("SELECT name, value FROM meta WHERE name LIKE ?", (f"{_DROPPED}%",)):
+            state = name.removeprefix(_DROPPED)
+            counts[state] = counts.get(state, 0) + int(value)
+        if unknown := counts.keys() - {state.value for state in JobState}:
+            raise JournalRefused(f"journal {self.path}: it is damaged: a job has ended as {min(map(repr, unknown))}")
+        return {JobState(state): count for state, count in counts.items()}
+
+    def first_end_us(self) -> int | None:
+        """When the first of the ended jobs ended; None where there is none."""
+        found = self._db.execute("SELECT now_us FROM transitions WHERE id = (SELECT min(ended) FROM jobs)").fetchone()
+        return found and int(found[0])
+
+    def _steps_of(self, job_id: int) -> list[tuple[Any, ...]]:
+        return self._db.execute(_STEPS + " WHERE job_id = ? ORDER BY id", (job_id,)).fetchall()
+
+    def _record(self, row: tuple[Any, ...], steps: Iterable[tuple[Any, ...]]) -> JobRecord:
+        job_id, user, submission, submitted, state, rest, expected = row
+        if not agrees(submitted, job_id, user, submission) or not agrees(expected, job_id, state, rest):
+            raise JournalRefused(f"journal {self.path}: what it has of job {job_id} is damaged")
+        return JobRecord(
+            user=user,
+            submission=msgspec.json.decode(submission, type=Submission),
+            state=JobState(state),
+            history=tuple(self._history(job_id, steps)),
+            **msgspec.structs.asdict(msgspec.json.decode(rest, type=Kept)),
+        )
+
+    def _history(self, job_id: int, rows: Iterable[tuple[Any, ...]]) -> Iterator[Transition]:
+        for *row, expected in rows:
+            if not agrees(expected, *row):
+                raise JournalRefused(f"journal {self.path}: a step of job {job_id} is damaged")
+            seq, _, now_us, _, state, reason, cause, note = row
+            yield Transition(seq, now_us, JobState(state), msgspec.json.decode(reason, type=Reason | None), cause, note)
+
+
 def look_up(path: Path, job_id: int) -> JobRecord | None:
     """A job, read past the writer: from any thread. Raises :class:`JournalRefused`."""
     with readable(path), closing(connect(path, write=False)) as db:
-        return one(db, path, job_id)
+        return JobReader(db, path).job(job_id)
 
 
 def history(path: Path, limit: int, user: str | None, before: int | None) -> list[JobRecord]:
     """Ended jobs, the last to end first; ``before``: only those that ended before that job. From any thread."""
     with readable(path), closing(connect(path, write=False)) as db:
+        reader = JobReader(db, path)
         rows = db.execute(_SELECT + _ENDED, {"user": user, "before": before, "limit": limit})
-        return [_record(path, row, _steps(db, row[0])) for row in rows]
-
-
-def _steps(db: sqlite3.Connection, job_id: int) -> list[tuple[Any, ...]]:
-    return db.execute(_STEPS + " WHERE job_id = ? ORDER BY id", (job_id,)).fetchall()
-
-
-def _record(path: Path, row: tuple[Any, ...], steps: Iterable[tuple[Any, ...]]) -> JobRecord:
-    job_id, user, submission, submitted, state, rest, expected = row
-    if not agrees(submitted, job_id, user, submission) or not agrees(expected, job_id, state, rest):
-        raise JournalRefused(f"journal {path}: what it has of job {job_id} is damaged")
-    return JobRecord(
-        user=user,
-        submission=msgspec.json.decode(submission, type=Submission),
-        state=JobState(state),
-        history=_history(path, job_id, steps),
-        **msgspec.structs.asdict(msgspec.json.decode(rest, type=Kept)),
-    )
-
-
-def _history(path: Path, job_id: int, rows: Iterable[tuple[Any, ...]]) -> tuple[Transition, ...]:
-    steps = []
-    for *row, expected in rows:
-        if not agrees(expected, *row):
-            raise JournalRefused(f"journal {path}: a step of job {job_id} is damaged")
-        seq, _, now_us, _, state, reason, cause, note = row
-        steps.append(
-            Transition(seq, now_us, JobState(state), msgspec.json.decode(reason, type=Reason | None), cause, note)
-        )
-    return tuple(steps)
+        return [reader._record(row, reader._steps_of(row[0])) for row in rows]

@@ -6,14 +6,13 @@ chain of checksums from the first or from a snapshot on, so that a damaged or mi
 
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from cosched.model.job import JobState
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.service.journal import forgetting, jobs
 from space_scheduler.service.journal.clock import Anchor
@@ -22,10 +21,6 @@ from space_scheduler.service.journal.reading import (
     Entry,
     Run,
     Saved,
-    read_entries,
-    read_runs,
-    read_snapshot,
-    read_snapshots,
     sealed,
 )
 from space_scheduler.service.journal.records import JobRecord
@@ -49,7 +44,7 @@ _SNAPSHOT: Final = "INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)"
 SnapshotRow = tuple[int, int, int, bytes, int]
 
 
-class Journal:
+class Journal(jobs.JobReader):
     """An open journal, for the one thread that opened it."""
 
     def __init__(self, path: Path, keep_jobs_us: int | None = None) -> None:
@@ -57,7 +52,6 @@ class Journal:
 
         ``keep_jobs_us``: for how long jobs stay after their end, for ever where it is None.
         """
-        self.path = path
         self._keep_jobs_us = keep_jobs_us
         if not path.parent.is_dir():
             raise JournalRefused(f"journal {path}: no directory {path.parent}")
@@ -67,15 +61,14 @@ class Journal:
                 check_never_was(path)  # refused, the mark of what was here stays
                 self._lock.clear_mark()
                 create(path)
-            self._db = opened.enter_context(closing(connect(path, write=True)))
+            super().__init__(opened.enter_context(closing(connect(path, write=True))), path)
             self._begin_with()
             check_not_older(path, Mark(self.cluster_id, self.seq), self._lock.mark)
             self._opened = opened.pop_all()
 
     def _begin_with(self) -> None:
-        rows = dict(self._db.execute("SELECT name, value FROM meta"))
-        self.cluster_id: str = rows.get("cluster_id", "")
-        self.runs = read_runs(self._db, self.path)
+        self.cluster_id: str = dict(self._db.execute("SELECT name, value FROM meta")).get("cluster_id", "")
+        self.runs = self.read_runs()
         newest = self._db.execute("SELECT seq, chain, now_us FROM snapshots ORDER BY seq DESC LIMIT 1").fetchone()
         last = self._db.execute("SELECT seq, checksum, now_us FROM events ORDER BY seq DESC LIMIT 1").fetchone()
         found: tuple[int, int, int] = max(newest or (0, 0, 0), last or (0, 0, 0))
@@ -176,7 +169,7 @@ class Journal:
 
     def users(self) -> set[str]:
         """The names of the users that the journal knows. Raises :class:`JournalRefused`."""
-        return forgetting.users(self._db, read_snapshots(self._db, self.path, 0))
+        return forgetting.users(self._db, self.snapshots(0))
 
     def forget(self, user: str, at_end: Saved, when: str) -> forgetting.Removed:
         """Remove a user, all of whose jobs have ended, in one transaction; :meth:`overwrite` is due then.
@@ -186,7 +179,7 @@ class Journal:
         """
         name = forgetting.Name(user)
         last = forgetting.last_event(self._db, name)
-        snapshots = [*read_snapshots(self._db, self.path, last)] or [at_end]
+        snapshots = [*self.snapshots(last)] or [at_end]
         first = snapshots[0].seq if last else 0
         steps = forgetting.steps_cleaned(self._db, name)
         count, gone = self._db.execute, jobs.dropping_of(self._db, user, self.next_job_id - 1)
@@ -237,7 +230,7 @@ class Journal:
             "SELECT min(now_us) FROM snapshots WHERE seq >= (SELECT min(seq) FROM events)"
         ).fetchone()[0]
         self.jobs_due_us: int | None = None
-        if self._keep_jobs_us is not None and (oldest_us := jobs.first_end_us(self._db)) is not None:
+        if self._keep_jobs_us is not None and (oldest_us := self.first_end_us()) is not None:
             self.jobs_due_us = oldest_us + self._keep_jobs_us + self._keep_jobs_us // 4
 
     def _last_snapshot(self, column: str, newest: int, keep: int | None) -> int:
@@ -258,28 +251,6 @@ class Journal:
             for sql, rows in commands:
                 if rows:
                     self._db.executemany(sql, rows)
-
-    # reading
-
-    def snapshot(self) -> Saved | None:
-        """The last snapshot. Raises :class:`JournalRefused` where it is damaged."""
-        return read_snapshot(self._db, self.path, "DESC")
-
-    def entries(self, after: Saved | None) -> Iterator[Entry]:
-        """All events after a snapshot (None: from the first), in order. Raises :class:`JournalRefused`."""
-        return read_entries(self._db, self.path, after)
-
-    def alive(self) -> dict[int, JobRecord]:
-        """The jobs that have not ended, by number."""
-        return jobs.alive(self._db, self.path)
-
-    def job(self, job_id: int) -> JobRecord | None:
-        """A job, alive or ended."""
-        return jobs.one(self._db, self.path, job_id)
-
-    def ended(self) -> dict[JobState, int]:
-        """How many jobs have ended, by how."""
-        return jobs.ended(self._db, self.path)
 
     def close(self) -> None:
         """Close the file and let go of it."""

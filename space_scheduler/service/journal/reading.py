@@ -91,22 +91,6 @@ def text_of(instruction: Instruction) -> bytes:
     return msgspec.json.encode(instruction)
 
 
-def read_runs(db: sqlite3.Connection, path: Path) -> tuple[Run, ...]:
-    """The starts of the service, oldest first, and under each the policies that were chosen.
-
-    Raises :class:`JournalRefused` where one is damaged, or the cluster's id is.
-    """
-    try:
-        named = db.execute("SELECT value FROM meta WHERE name = 'cluster_id'").fetchone()
-        texts = db.execute("SELECT run FROM runs ORDER BY epoch")
-        runs = [_read_run(_unsealed(text, named[0] if named else "")) for (text,) in texts]
-    except msgspec.ValidationError as error:
-        raise refused(path, error) from None
-    except (msgspec.DecodeError, sqlite3.DatabaseError, ValueError) as error:
-        raise JournalRefused(f"journal {path}: its list of starts is damaged: {error}") from None
-    return tuple(part for run in runs for part in run.parts())
-
-
 def _read_run(text: str) -> Run:
     """A start; where nodes are shared and no edition of the rules is named, it is the first."""
     run, replace = msgspec.json.decode(text, type=Run), msgspec.structs.replace
@@ -141,61 +125,85 @@ def _unsealed(text: str, cluster_id: str) -> str:
     return body
 
 
-def read_snapshot(db: sqlite3.Connection, path: Path, which: str) -> Saved | None:
-    """The last ("DESC") or the first ("ASC") snapshot, or None. Raises :class:`JournalRefused`."""
-    order = {"ASC": "ASC", "DESC": "DESC"}[which]
-    return next(_read_snapshots(db, path, f"ORDER BY seq {order} LIMIT 1"), None)
+class Reader:
+    """Reads a journal's rows as values, over a connection that is open, also one that only reads."""
 
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        """``path``: where the journal is, for what is said of it."""
+        self._db = db
+        self.path = path
 
-def read_snapshots(db: sqlite3.Connection, path: Path, first_seq: int) -> Iterator[Saved]:
-    """All snapshots from that event on, in order. Raises :class:`JournalRefused`."""
-    return _read_snapshots(db, path, f"WHERE seq >= {first_seq} ORDER BY seq")
+    def read_runs(self) -> tuple[Run, ...]:
+        """The starts of the service, oldest first, and under each the policies that were chosen.
 
-
-def _read_snapshots(db: sqlite3.Connection, path: Path, which: str) -> Iterator[Saved]:
-    rows = db.execute(f"SELECT seq, now_us, chain, state, checksum FROM snapshots {which}")
-    for seq, now_us, chain, blob, expected in rows:
-        if not isinstance(blob, bytes) or checksum(seq, now_us, chain, blob) != expected:
-            raise JournalRefused(f"journal {path}: the snapshot at event {seq} is damaged")
+        Raises :class:`JournalRefused` where one is damaged, or the cluster's id is.
+        """
         try:
-            yield Saved(seq, now_us, chain, msgspec.json.decode(zlib.decompress(blob), type=SavedState))
-        except msgspec.DecodeError as error:
-            raise JournalRefused(f"journal {path}: the snapshot at event {seq} is of a newer format: {error}") from None
+            named = self._db.execute("SELECT value FROM meta WHERE name = 'cluster_id'").fetchone()
+            texts = self._db.execute("SELECT run FROM runs ORDER BY epoch")
+            runs = [_read_run(_unsealed(text, named[0] if named else "")) for (text,) in texts]
+        except msgspec.ValidationError as error:
+            raise refused(self.path, error) from None
+        except (msgspec.DecodeError, sqlite3.DatabaseError, ValueError) as error:
+            raise JournalRefused(f"journal {self.path}: its list of starts is damaged: {error}") from None
+        return tuple(part for run in runs for part in run.parts())
 
+    def snapshot(self, *, first: bool = False) -> Saved | None:
+        """The last snapshot, or the first, or None. Raises :class:`JournalRefused` where it is damaged."""
+        return next(self._snapshots(f"ORDER BY seq {'ASC' if first else 'DESC'} LIMIT 1"), None)
 
-def read_entries(db: sqlite3.Connection, path: Path, after: Saved | None) -> Iterator[Entry]:
-    """All events after a snapshot (None: from the first), in order, as a stream; transitions are left out.
+    def snapshots(self, first_seq: int) -> Iterator[Saved]:
+        """All snapshots from that event on, in order. Raises :class:`JournalRefused`."""
+        return self._snapshots(f"WHERE seq >= {first_seq} ORDER BY seq")
 
-    Raises :class:`JournalRefused` where one is damaged or missing.
-    """
-    seq, chain, now_us = (after.seq, after.chain, after.now_us) if after else (0, 0, 0)
-    instructions = db.execute("SELECT seq, instruction FROM instructions WHERE seq > ? ORDER BY seq, n", (seq,))
-    texts_of = ((each, [text for _, text in rows]) for each, rows in groupby(instructions, itemgetter(0)))
-    upcoming = next(texts_of, None)
-    rows = db.execute(
-        "SELECT seq, now_us, event, note, checksum, decision FROM events LEFT JOIN decisions USING (seq)"
-        " WHERE seq > ? ORDER BY seq",
-        (seq,),
-    )
-    for found, at_us, event, note, expected, decision in rows:
-        texts: list[str] = []
-        if upcoming and upcoming[0] == found:
-            texts = upcoming[1]
-            upcoming = next(texts_of, None)
-        whole = agrees(expected, found, at_us, event, note, decision, *texts, start=chain)
-        if found != seq + 1 or not whole or at_us < now_us:
-            raise JournalRefused(f"journal {path}: damaged after event {seq}: event {found} is not what was written")
-        seq, now_us, chain = found, at_us, expected
-        try:
-            yield Entry(
-                seq=seq,
-                now_us=now_us,
-                event=_event.decode(event),
-                note=note,
-                decision=decoded(decision) if decision is not None else None,
-                instructions=tuple(text.encode() for text in texts),
-            )
-        except msgspec.DecodeError as error:
-            raise JournalRefused(f"journal {path}: event {seq} is of a newer format: {error}") from None
-    if upcoming:
-        raise JournalRefused(f"journal {path}: event {upcoming[0]} is missing, its instructions are there")
+    def _snapshots(self, which: str) -> Iterator[Saved]:
+        rows = self._db.execute(f"SELECT seq, now_us, chain, state, checksum FROM snapshots {which}")
+        for seq, now_us, chain, blob, expected in rows:
+            if not isinstance(blob, bytes) or checksum(seq, now_us, chain, blob) != expected:
+                raise JournalRefused(f"journal {self.path}: the snapshot at event {seq} is damaged")
+            try:
+                yield Saved(seq, now_us, chain, msgspec.json.decode(zlib.decompress(blob), type=SavedState))
+            except msgspec.DecodeError as error:
+                raise JournalRefused(
+                    f"journal {self.path}: the snapshot at event {seq} is of a newer format: {error}"
+                ) from None
+
+    def entries(self, after: Saved | None) -> Iterator[Entry]:
+        """All events after a snapshot (None: from the first), in order, as a stream; transitions are left out.
+
+        Raises :class:`JournalRefused` where one is damaged or missing.
+        """
+        seq, chain, now_us = (after.seq, after.chain, after.now_us) if after else (0, 0, 0)
+        instructions = self._db.execute(
+            "SELECT seq, instruction FROM instructions WHERE seq > ? ORDER BY seq, n", (seq,)
+        )
+        texts_of = ((each, [text for _, text in rows]) for each, rows in groupby(instructions, itemgetter(0)))
+        upcoming = next(texts_of, None)
+        rows = self._db.execute(
+            "SELECT seq, now_us, event, note, checksum, decision FROM events LEFT JOIN decisions USING (seq)"
+            " WHERE seq > ? ORDER BY seq",
+            (seq,),
+        )
+        for found, at_us, event, note, expected, decision in rows:
+            texts = upcoming[1] if upcoming and upcoming[0] == found else []
+            if texts:
+                upcoming = next(texts_of, None)
+            whole = agrees(expected, found, at_us, event, note, decision, *texts, start=chain)
+            if found != seq + 1 or not whole or at_us < now_us:
+                raise JournalRefused(
+                    f"journal {self.path}: damaged after event {seq}: event {found} is not what was written"
+                )
+            seq, now_us, chain = found, at_us, expected
+            try:
+                yield Entry(
+                    seq=seq,
+                    now_us=now_us,
+                    event=_event.decode(event),
+                    note=note,
+                    decision=decoded(decision) if decision is not None else None,
+                    instructions=tuple(text.encode() for text in texts),
+                )
+            except msgspec.DecodeError as error:
+                raise JournalRefused(f"journal {self.path}: event {seq} is of a newer format: {error}") from None
+        if upcoming:
+            raise JournalRefused(f"journal {self.path}: event {upcoming[0]} is missing, its instructions are there")

@@ -26,7 +26,7 @@ from cosched.identity.tls import Peer, server_context
 from cosched.linux.descriptors import raised_limit
 from cosched.linux.notify import notify
 from cosched.model.time import US_PER_S
-from cosched.wire.messages import TAKE_OVER_EPOCH, Fence
+from cosched.wire.messages import TAKE_OVER_EPOCH
 from space_scheduler.machine.instructions import Start
 from space_scheduler.progress import ALONE_PPM
 from space_scheduler.service.access import listen
@@ -124,7 +124,7 @@ class Service:
         self.host = host_of(config, self._committed, self._problem, take_over=self._take_over)
         recovered = await self.host.start()
         # until the next await nothing of this start's events has been handed on
-        fence = Fence(self.host.cluster_id, self.host.epoch, self.host.instance)
+        fence = self.host.fence
         state = Path(config.state)
         members = Members(state / "members.json", config.nodes)
         tokens = Tokens(state / "tokens.json")

@@ -16,7 +16,6 @@ from space_scheduler.service.core.journalled import Opened
 from space_scheduler.service.core.worker import MOST_TOGETHER, Request, Steps, Work, WorkerCore
 from space_scheduler.service.journal.journal import SnapshotRow, packed
 from space_scheduler.service.journal.records import Committed, View
-from space_scheduler.service.journal.schema import JournalUnwritable
 
 
 class Worker:
@@ -50,7 +49,7 @@ class Worker:
         self._loop_us = 0  # when the last was handed out that was
         self._row: SnapshotRow | None = None
         self._packed_us = 0
-        self._go_on(rules.began(), None)
+        self._go_on(rules.publish(), None)
 
     def put(
         self, request: Request[Any], answered: Callable[[Any, BaseException | None], None], *, wish: bool = False
@@ -63,9 +62,9 @@ class Worker:
             self._wake_in(self.world.draw_us(20, 200))
 
     def _moment(self) -> fx.Moment:
-        core, now_us, core_us = self._found.core, self.world.now_us, self._found.clock.now_us()
+        core, now_us = self._found.core, self.world.now_us
         is_packed = self._row is not None and now_us >= self._packed_us
-        return fx.Moment(core_us, now_us / S, core.pass_due_us, core.snapshot_due(core_us), is_packed, core.save_us)
+        return fx.Moment(self._found.clock.now_us(), now_us / S, core.pass_due_us, is_packed, core.save_us)
 
     def _wait(self) -> None:
         self._waits = True
@@ -139,27 +138,19 @@ class Worker:
             case fx.PackSnapshot():
                 self._row, self._packed_us = packed(core.photograph()), world.now_us + world.draw_us(MS, 500 * MS)
                 world.at(self._packed_us, lambda: self._process.do(self._wake))
-            case fx.WriteSnapshot():
-                return self._write_snapshot()
             case _:
                 with self._disk.writing(core.journal):
-                    return core.carry_out(effect, self._moment)
+                    return core.carry_out(effect, self._moment, self._packed_row)
         return None
 
     def _wake(self) -> None:
         if self._waits:
             self._wake_in(0)
 
-    def _write_snapshot(self) -> JournalUnwritable | None:
+    def _packed_row(self) -> SnapshotRow:
         row, self._row = self._row, None
         assert row is not None
-        core = self._found.core
-        try:
-            with self._disk.writing(core.journal):
-                core.write_snapshot(row, self._found.clock.now_us())
-        except JournalUnwritable as error:
-            return error
-        return None
+        return row
 
     def _hand_out(self, effect: fx.HandOut) -> None:
         if self.over:

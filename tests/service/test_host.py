@@ -192,7 +192,7 @@ async def test_numbers_grow_over_restarts_and_who_posts_at_once_gets_different_o
                 await live.host.post(ev.JobCancelled(number))
     async with living(path) as live:
         assert await live.submit() == 51
-        assert live.host.epoch == 2
+        assert live.host.fence.epoch == 2
 
 
 async def test_committed_comes_in_the_journals_order_and_after_the_commit(path: Path) -> None:
@@ -457,8 +457,8 @@ async def test_a_caller_that_has_gone_disturbs_nobody(path: Path) -> None:
 
 async def test_a_fresh_journal_can_begin_above_the_epochs_of_another(path: Path) -> None:
     async with living(path) as live:
-        assert live.host.epoch == 1
+        assert live.host.fence.epoch == 1
     for least, epoch in ((1000, 1000), (1, 1001), (1001, 1002)):
         again = Live(path, least_epoch=least)
-        assert (await again.host.start()).epoch == again.host.epoch == epoch
+        assert (await again.host.start()).epoch == again.host.fence.epoch == epoch
         await again.host.close()

@@ -55,7 +55,7 @@ async def test_a_welcome_says_who_gives_orders_and_how_often_to_call(service: Ru
         welcome = await answer(connection)
         assert isinstance(welcome, wire.Welcome)
         host = service.service.host
-        assert welcome.fence == wire.Fence(host.cluster_id, host.epoch, host.instance)
+        assert welcome.fence == host.fence
         assert (welcome.heartbeat_us, welcome.lease_us) == (1_000_000, 60_000_000)
         assert welcome.contract == service.cluster.config.contract
 

@@ -85,7 +85,7 @@ def test_what_was_recovered_is_told(tmp_path: Path) -> None:
     async def second() -> None:
         host = CoreHost(Settings(path, Backwards(), "a test's"))
         found = await host.start()
-        assert found.epoch == host.epoch == 2
+        assert found.epoch == host.fence.epoch == 2
         assert {job_id: record.state.value for job_id, record in found.jobs.items()} == {
             1: "running",
             2: "ending",

@@ -33,7 +33,7 @@ class Carried:
         self.outcomes: dict[type, Callable[[Any], fx.Outcome]] = {
             fx.Look: lambda _: fx.Moment(self.now_us, self.now_us / S, self.timer_us),
             fx.Apply: lambda effect: fx.Answer(effect.work, "done"),
-            fx.Commit: lambda _: fx.Written([], "Apply" in self.effects),
+            fx.Commit: lambda _: [],
             fx.Decide: lambda _: True,
         }
         self.effects: list[str] = []
@@ -102,7 +102,7 @@ def test_it_wakes_for_a_snapshot_though_nothing_happens(carried: Carried) -> Non
     assert rules.pause_s(fx.Moment(0, 0.0, None, save_us=3600 * S)) == 60.0, "a suspension does not count as waited"
     assert rules.pause_s(fx.Moment(0, 0.0, None, save_us=5 * S)) == 5.0
     assert rules.pause_s(fx.Moment(9 * S, 9.0, None, save_us=5 * S)) == 0.0
-    carried.outcomes[fx.Look] = lambda _: fx.Moment(9 * S, 9.0, None, snapshot_due=True, save_us=5 * S)
+    carried.outcomes[fx.Look] = lambda _: fx.Moment(9 * S, 9.0, None, save_us=5 * S)
     assert "PackSnapshot" in carried.follow(rules.turn([]))
     assert rules.pause_s(fx.Moment(9 * S, 9.0, None, save_us=5 * S)) is None, "it is on its way"
 
@@ -127,7 +127,7 @@ def test_while_nothing_can_be_written_wishes_are_refused_reports_wait_and_questi
     assert carried.follow(rules.turn([])) == ["Probe"]
     carried.now_us = 3 * S
     del carried.outcomes[fx.Probe]
-    carried.outcomes[fx.Commit] = lambda _: fx.Written([], True)
+    carried.outcomes[fx.Commit] = lambda _: []
     effects = carried.follow(rules.turn([]))
     assert effects[:2] == ["Probe", "Say"]
     assert "Decide" in effects

@@ -281,8 +281,8 @@ class Api:
         return answer(
             docs.ClusterDoc(
                 name=self.config.name,
-                cluster_id=self.host.cluster_id,
-                epoch=self.host.epoch,
+                cluster_id=self.host.fence.cluster_id,
+                epoch=self.host.fence.epoch,
                 version=cosched.__version__,
                 policy=self.host.policy_name,
                 started=self.started.isoformat(timespec="milliseconds"),

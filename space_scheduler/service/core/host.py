@@ -22,19 +22,18 @@ import msgspec
 from cosched.model.job import Job
 from cosched.model.node import Node
 from cosched.wire.api import Submission
+from cosched.wire.messages import Fence
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.record import UnknownJob
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.policy.interface import Policy
 from space_scheduler.service.core import worker as fx
-from space_scheduler.service.core.journalled import JournalledCore, Opened, Settings, opened
+from space_scheduler.service.core.journalled import Opened, Settings, opened
 from space_scheduler.service.core.worker import MOST_TOGETHER, Most, Result, Steps, Work, WorkerCore
 from space_scheduler.service.journal import jobs
-from space_scheduler.service.journal.clock import Clock
 from space_scheduler.service.journal.journal import SnapshotRow, packed
 from space_scheduler.service.journal.records import Committed, Explained, Facts, JobRecord, View
 from space_scheduler.service.journal.recovery import Recovered
-from space_scheduler.service.journal.schema import JournalUnwritable
 
 _log = logging.getLogger(__name__)
 
@@ -42,18 +41,10 @@ _log = logging.getLogger(__name__)
 class CoreHost:
     """The core, its journal and its clock. All coroutines are called on the event loop that called ``start``.
 
-    ``cluster_id``, ``epoch``, ``instance`` (the fence of every order) and ``clock`` are there after ``start``.
+    ``fence`` (of every order) and ``clock`` are there after ``start``.
     ``on_pass`` is called in the core's thread after each pass with its seconds, ``on_journalled`` on the event loop
     with those that an event took to be answered.
     """
-
-    cluster_id: str
-    epoch: int
-    instance: str
-    clock: Clock
-    _core: JournalledCore
-    _loop: asyncio.AbstractEventLoop
-    _finished: asyncio.Future[None]
 
     def __init__(
         self,
@@ -95,21 +86,19 @@ class CoreHost:
         A pass is run at once: what it decides is handed on after ``start`` has returned.
         """
         self._loop = asyncio.get_running_loop()
-        self._finished = self._loop.create_future()
+        self._finished: asyncio.Future[None] = self._loop.create_future()
         begun: asyncio.Future[Opened] = self._loop.create_future()
         self._thread = threading.Thread(target=self._main, args=(begun,), name="cosched-core", daemon=True)
         self._thread.start()
         found = await begun
-        self.cluster_id, self.clock = found.journal.cluster_id, found.clock
-        self.epoch, self.instance = found.run.epoch, found.run.instance
+        self.fence, self.clock = Fence(found.journal.cluster_id, found.run.epoch, found.run.instance), found.clock
         return found.recovered
 
     async def close(self) -> None:
         """Take in what was posted, write a snapshot if possible, close the journal. What comes later is refused."""
-        if self._thread is not None and not self._closing:
+        if self._thread is not None:
             self._closing = True
             self.wake()
-        if self._thread is not None:
             await asyncio.shield(self._finished)
             self._thread.join()
 
@@ -206,7 +195,7 @@ class CoreHost:
             self._call(self._finish)
             return
         self._core, self._clock = found.core, found.clock
-        self._follow(self._rules.began())
+        self._follow(self._rules.publish())
         self._call(_settle, begun, found)
         try:
             while not self._closing or not self._inbox.empty():
@@ -232,10 +221,8 @@ class CoreHost:
         return [work for work in found if work is not None]
 
     def _moment(self) -> fx.Moment:
-        is_packed = self._packing is not None and self._packing.done()
-        core, now_us = self._core, self._clock.now_us()
-        due = core.snapshot_due(now_us)
-        return fx.Moment(now_us, time.monotonic(), core.pass_due_us, due, is_packed, core.save_us)
+        core, packed_now = self._core, self._packing is not None and self._packing.done()
+        return fx.Moment(self._clock.now_us(), time.monotonic(), core.pass_due_us, packed_now, core.save_us)
 
     def _follow(self, steps: Steps[None]) -> None:
         """Carry out what the rules want done, one thing after the other."""
@@ -261,11 +248,9 @@ class CoreHost:
                     _log.log(level, "%s", text, exc_info=error)
                 case fx.PackSnapshot():
                     self._pack()
-                case fx.WriteSnapshot():
-                    outcome = self._write_snapshot()
                 case _:
                     began_s = time.monotonic()
-                    outcome = core.carry_out(effect, self._moment)
+                    outcome = core.carry_out(effect, self._moment, self._packed_row)
                     if outcome is True:  # a pass
                         self.on_pass(time.monotonic() - began_s)
 
@@ -276,14 +261,10 @@ class CoreHost:
         self._packing = self._packer.submit(packed, self._core.photograph())
         self._packing.add_done_callback(lambda _: self.wake())
 
-    def _write_snapshot(self) -> JournalUnwritable | None:
+    def _packed_row(self) -> SnapshotRow:
         assert self._packing is not None
         packing, self._packing = self._packing, None
-        try:
-            self._core.write_snapshot(packing.result(), self._clock.now_us())
-        except JournalUnwritable as error:
-            return error
-        return None
+        return packing.result()
 
     # to the event loop
 
@@ -303,8 +284,7 @@ class CoreHost:
         for future in self._asked.values():
             _settle(future, None, self._rules.refusal())
         self._asked.clear()
-        if not self._finished.done():
-            self._finished.set_result(None)
+        self._finished.set_result(None)
 
     def _call(self, call: Callable[..., object], *arguments: object) -> None:
         """Have the event loop call this."""

@@ -6,11 +6,11 @@ doubt, the state is built again from the journal.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
-from typing import ClassVar, Final, TypeVar
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -28,13 +28,13 @@ from space_scheduler.machine.holding import Resizing
 from space_scheduler.machine.instructions import Instruction, Kill, Resize, SetAside, Start, Tell
 from space_scheduler.machine.jobs import Note
 from space_scheduler.machine.nodes import UnknownNode
-from space_scheduler.machine.record import IllegalTransition, Infeasible, Record, UnknownJob
+from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.machine.snapshot import SavedState
 from space_scheduler.machine.state import SchedulerState
 from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.policy.interface import Changes, Policy
-from space_scheduler.reasons import CANCELLED, Reason, Why
+from space_scheduler.reasons import CANCELLED, Why
 from space_scheduler.service.core import worker as fx
 from space_scheduler.service.core.sizing import SizesUnknown, divided, sized
 from space_scheduler.service.core.worker import Most, QueueFull
@@ -56,7 +56,6 @@ from space_scheduler.service.journal.records import (
 from space_scheduler.service.journal.recovery import Recovered, differing, rebuild, timer_after
 from space_scheduler.service.journal.schema import JournalRefused, readable
 
-Counted = TypeVar("Counted")
 RESUMED: Final = "the state was built again from the journal before this pass"
 #: How long a job may take to end after its predicted end before it is overdue, unless the host says otherwise.
 OVERDUE_AFTER_US: Final = 5 * US_PER_S
@@ -66,6 +65,8 @@ _SNAPSHOTS_KEPT: Final = 4
 NOT_STARTED: Final = frozenset({JobState.QUEUED, JobState.WAITING})
 #: The states of jobs that hold nodes.
 _HOLDING: Final = frozenset({JobState.STARTING, JobState.RUNNING, JobState.ENDING})
+#: What in a job's record is the time at which it came to a state, where that is kept.
+_TIMES: Final = {JobState.RUNNING: "start_us", **dict.fromkeys(TERMINAL, "end_us")}
 #: The states that the core decides.
 _DECIDED: Final = frozenset({JobState.QUEUED, JobState.WAITING, JobState.STARTING, JobState.ENDING})
 
@@ -116,15 +117,6 @@ class Opened:
     recovered: Recovered
 
 
-@dataclass(slots=True)
-class _Moved:
-    """What one event has changed of a job: its states, in order, and its start."""
-
-    record: Record
-    notes: list[Note] = field(default_factory=list)
-    start: Start | None = None
-
-
 class JournalledCore:
     """The scheduler's state, its journal, and what the service knows of every live job.
 
@@ -137,39 +129,39 @@ class JournalledCore:
     def __init__(self, journal: Journal, settings: Settings) -> None:
         """Recover from the journal. Raises :class:`JournalRefused`."""
         self.journal, self.settings = journal, settings
-        self.policy, self.rules = settings.policy, settings.rules
-        self.records: PagedDict[JobRecord]
-        self.ended: dict[JobState, int] = {}
-        self._chosen: list[Chosen] = []
-        self._committed_with = self.policy, self.rules  # in force by the journal, whatever is staged
+        self._committed_with = settings.policy, settings.rules  # in force by the journal, whatever is staged
         self.recover()
 
     # what the worker's rules want done
 
-    def carry_out(self, effect: fx.Deed, look: Callable[[], fx.Moment]) -> fx.Outcome:
-        """Do it, and say what came of it. Unexpected exceptions propagate."""
-        outcome: fx.Outcome = None
+    def carry_out(
+        self, effect: fx.Deed, look: Callable[[], fx.Moment], packed_row: Callable[[], SnapshotRow]
+    ) -> fx.Outcome:
+        """Do it, and say what came of it. Unexpected exceptions propagate, but for those of a pass.
+
+        ``packed_row`` is asked for once for each snapshot that was packed.
+        """
         try:
             match effect:
                 case fx.Look():
-                    outcome = look()
+                    return look()
                 case fx.Decide(now_us):
-                    try:
-                        outcome = self.decide(now_us)
-                    except Exception as error:
-                        outcome = error
+                    return self.decide(now_us)
                 case fx.Commit():
-                    staged = self.staged
-                    outcome = fx.Written(self.commit(), staged)
+                    return self.commit()
                 case fx.Recover():
                     self.recover()
                 case fx.Probe():
                     self.journal.probe()
+                case fx.WriteSnapshot():
+                    self.write_snapshot(packed_row(), look().core_us)
                 case fx.SaveLast():
                     self.save_if_due(look().core_us, now=True)
-        except Failed as error:
-            outcome = error
-        return outcome
+        except Exception as error:
+            if isinstance(error, Failed) or isinstance(effect, fx.Decide):
+                return error
+            raise
+        return None
 
     def apply(self, work: fx.Work, now_us: int) -> fx.Answer | Exception:
         """Do a work, and say what came of it."""
@@ -208,7 +200,7 @@ class JournalledCore:
         self._entries: list[Entry] = []
         self._changed: dict[int, JobRecord] = {}
         self._committed: list[Committed] = []
-        self._chosen.clear()
+        self._chosen: list[Chosen] = []
         self.half_done = False
         self.policy, self.rules = self._committed_with
         self._resumed = True
@@ -289,7 +281,8 @@ class JournalledCore:
         ``now_us``: core time; None: that of the last event.
         """
         now_us = self.journal.last_us if now_us is None else now_us
-        if self.snapshot_due(now_us) or (now and self.journal.seq > self._snapshot_seq):
+        due = self.save_us is not None and self.save_us <= now_us
+        if due or (now and self.journal.seq > self._snapshot_seq):
             self.write_snapshot(packed(self.photograph()), now_us)
 
     def write_snapshot(self, row: SnapshotRow, now_us: int) -> None:
@@ -297,8 +290,8 @@ class JournalledCore:
 
         Raises :class:`JournalUnwritable`.
         """
-        settings = self.settings
-        self.journal.write_snapshot(row, keep_events=settings.keep_events, keep_us=settings.keep_us, now_us=now_us)
+        keep_events, keep_us = self.settings.keep_events, self.settings.keep_us
+        self.journal.write_snapshot(row, keep_events=keep_events, keep_us=keep_us, now_us=now_us)
 
     def save_if_rules_changed(self) -> None:
         """Write a snapshot under the rules of now, if those of the past were others: no recovery crosses the change.
@@ -312,29 +305,20 @@ class JournalledCore:
             self.write_snapshot(packed(saved), saved.now_us)
             self._snapshot_seq, self._snapshot_us = saved.seq, saved.now_us
 
-    def snapshot_due(self, now_us: int) -> bool:
-        """Whether enough has happened since the last one, or events would be kept for too long without one."""
-        if self.journal.seq - self._snapshot_seq >= self.settings.snapshot_every:
-            return True
-        return self.save_us is not None and self.save_us <= now_us
-
     @property
     def save_us(self) -> int | None:
-        """From when on, in core time, a snapshot is due whatever happens; None: no such time is set.
+        """From when on, in core time, a snapshot is due; None: no such time is set.
 
-        One after the last in which there is anything new, so that events can be dropped up to it later; one when events
-        are to be dropped: also where nothing has happened since.
+        At once when enough has happened since the last one. One after the last in which there is anything new, so that
+        events can be dropped up to it later; one when events are to be dropped: also where nothing has happened since.
         """
-        if self.settings.keep_us is None:
+        journal, keep_us, new = self.journal, self.settings.keep_us, self.journal.seq - self._snapshot_seq
+        if new >= self.settings.snapshot_every:
+            return self._snapshot_us
+        if keep_us is None:
             return None
-        due_us = []
-        if self.journal.seq > self._snapshot_seq:
-            due_us.append(self._snapshot_us + self.settings.keep_us // _SNAPSHOTS_KEPT)
-        if self.journal.droppable_us is not None:
-            due_us.append(self.journal.droppable_us + self.settings.keep_us)
-        if self.journal.jobs_due_us is not None:
-            due_us.append(self.journal.jobs_due_us)
-        return min(due_us, default=None)
+        drop_us = None if journal.droppable_us is None else journal.droppable_us + keep_us
+        return _earliest(self._snapshot_us + keep_us // _SNAPSHOTS_KEPT if new else None, drop_us, journal.jobs_due_us)
 
     @property
     def pass_due_us(self) -> int | None:
@@ -344,9 +328,7 @@ class JournalledCore:
         its end.
         """
         overdue_us = self.state.overdue_at_us(self.settings.overdue_after_us)
-        if overdue_us == FOREVER_US:
-            return self.timer_us
-        return overdue_us if self.timer_us is None else min(overdue_us, self.timer_us)
+        return _earliest(self.timer_us, None if overdue_us == FOREVER_US else overdue_us)
 
     def photograph(self) -> Saved:
         """The committed state as it is now, to be packed and written; the next is due so much later."""
@@ -366,8 +348,11 @@ class JournalledCore:
         job_id = self.journal.next_job_id + sum(job_id >= self.journal.next_job_id for job_id in self._changed)
         job, submission = sized(msgspec.structs.replace(job, id=job_id, submit_us=now_us), submission, self.state)
         job = divided(job, submission, self.state, self.settings.dividing, f"{self.journal.cluster_id} {job_id}")
-        new = JobRecord(job=job, user=user, submission=submission, state=JobState.QUEUED, submit_us=now_us)
-        self.take_in(ev.JobSubmitted(job), now_us, new=new)
+        self.take_in(
+            ev.JobSubmitted(job),
+            now_us,
+            new=JobRecord(job=job, user=user, submission=submission, state=JobState.QUEUED, submit_us=now_us),
+        )
         if hold:
             self.take_in(ev.JobHeld(job_id), now_us)
         return job_id
@@ -388,21 +373,22 @@ class JournalledCore:
             self.records[new.id] = new
             self._count(new, 1)
         seq = self.journal.seq + len(self._entries) + 1
-        steps = self._follow(self._moved(instructions), seq, event, note)
+        steps = self._follow(instructions, seq, event, note)
         if facts is not None:
             job = self._changed.get(event.job_id) or self.records[event.job_id]  # type: ignore[attr-defined]
             if job.state not in NOT_STARTED:  # unless it waits again by this event
                 self._put(msgspec.structs.replace(job, facts=job.facts.merged(facts)))
-        entry = Entry(
-            seq=seq,
-            now_us=now_us,
-            event=event,  # type: ignore[arg-type]
-            note=note,
-            decision=decision,
-            instructions=tuple(map(text_of, instructions)),
-            transitions=tuple(steps),
+        self._entries.append(
+            Entry(
+                seq=seq,
+                now_us=now_us,
+                event=event,  # type: ignore[arg-type]
+                note=note,
+                decision=decision,
+                instructions=tuple(map(text_of, instructions)),
+                transitions=tuple(steps),
+            )
         )
-        self._entries.append(entry)
         self.timer_us = timer_after(self.timer_us, event, instructions)
         told = tuple((job_id, step) for job_id, _, step in steps)
         ended = tuple(self._changed[job_id] for job_id, step in told if step.state in TERMINAL)
@@ -452,54 +438,40 @@ class JournalledCore:
             raise UnknownJob(job_id)
         self._put(msgspec.structs.replace(record, facts=record.facts.merged(facts)))
 
-    def _moved(self, instructions: Sequence[Instruction]) -> dict[int, _Moved]:
-        """What has changed of each job: the notes of the book and the instructions about it, by number."""
-        moved: dict[int, _Moved] = {}
-        for note in self.state.machine.jobs.drain():
-            job_id = note.record.job.id
-            found = moved.get(job_id) or moved.setdefault(job_id, _Moved(note.record))
-            if note.was is not note.state or note.state is JobState.WAITING:
-                found.notes.append(note)
-        for each in instructions:
-            if (about := _job_of(each)) is not None:
-                found = moved.get(about) or moved.setdefault(about, _Moved(self.state.records[about]))
-                if isinstance(each, Start):
-                    found.start = each
-        return dict(sorted(moved.items()))
-
     def _follow(
-        self, moved: Mapping[int, _Moved], seq: int, event: ev.Event, note: str
+        self, instructions: Sequence[Instruction], seq: int, event: ev.Event, words: str
     ) -> list[tuple[int, str, Transition]]:
-        """Bring the service's records up to the book's; gives the steps that jobs have made."""
+        """Bring the service's records up to the book's notes and the instructions; gives the steps of jobs."""
+        noted: dict[int, list[Note]] = {}
+        for note in self.state.machine.jobs.drain():
+            noted.setdefault(note.record.job.id, []).append(note)
+        starts = {each.job.id: each for each in instructions if isinstance(each, Start)}
+        told = {each.job_id for each in instructions if isinstance(each, Resize | Kill | Tell | SetAside)}
         steps: list[tuple[int, str, Transition]] = []
-        for job_id, each in moved.items():
-            kept, record = self.records[job_id], each.record
-            made = [_transition(one, seq, event, note) for one in each.notes]
-            changes: dict[str, object] = {}
-            if again := any(one.state is JobState.QUEUED and one.was in _HOLDING for one in each.notes):
+        for job_id in sorted(noted.keys() | starts.keys() | told):
+            notes, start, kept = noted.get(job_id, []), starts.get(job_id), self.records[job_id]
+            record = notes[0].record if notes else self.state.records[job_id]
+            notes = [one for one in notes if one.was is not one.state or one.state is JobState.WAITING]
+            made = [_transition(one, seq, event, words) for one in notes]
+            changes: dict[str, object] = {_TIMES[one.state]: one.now_us for one in made if one.state in _TIMES}
+            if again := any(one.state is JobState.QUEUED and one.was in _HOLDING for one in notes):
                 changes |= {"job": record.job, "allocation": None, "limit_us": None, "start_us": None}
                 changes |= {"facts": msgspec.structs.replace(kept.facts, peers=None), "reshaped": ()}
             if made:
-                changes["history"] = (*kept.history, *made)
-                changes["state"] = record.state
-            if each.start is not None:
-                changes |= {"limit_us": each.start.limit_us, "attempt": kept.attempt + 1}
+                changes |= {"history": (*kept.history, *made), "state": record.state}
+            if start is not None:
+                changes |= {"limit_us": start.limit_us, "attempt": kept.attempt + 1}
             before = None if again else kept.allocation
             if (held := record.holding.held) != before:
                 changes["allocation"] = held
                 if before is not None and held is not None:
                     reshaped = Reshaped(self.state.machine.now_us, held.processes, held.procs, record.reason)
                     changes["reshaped"] = (*kept.reshaped, reshaped)[-MOST_RESHAPED:]
-            for one in made:
-                if one.state is JobState.RUNNING:
-                    changes["start_us"] = one.now_us
-                elif one.state in TERMINAL:
-                    changes["end_us"] = one.now_us
             if record.promise_us != kept.promised_us:
                 changes["promised_us"] = record.promise_us
             if changes:
                 self._put(msgspec.structs.replace(kept, **changes))
-            was = ("" if one.was is None else one.was.value for one in each.notes)
+            was = ("" if one.was is None else one.was.value for one in notes)
             steps += zip(repeat(job_id), was, made, strict=False)
         return steps
 
@@ -512,11 +484,11 @@ class JournalledCore:
 
     def _count(self, record: JobRecord, by: int) -> None:
         if record.alive:
-            _add(self.alive, record.state, by)
+            self.alive[record.state] += by
         if record.state in NOT_STARTED:
-            _add(self.waiting, record.user, by)
+            self.waiting[record.user] += by
         if (why := record.kept_back) is not None:
-            _add(self.kept_back, why, by)
+            self.kept_back[why] += by
 
     # looking at it
 
@@ -529,9 +501,15 @@ class JournalledCore:
             gate = self.state.machine.jobs.gates.waits.get(job_id)
             words = gate.wait.words if gate is not None and gate.wait.reason == reason else ""
             note = aside.problem if aside is not None else words or self.records[job_id].history[-1].note
-            nodes = tuple(self.state.explain_nodes(job_id, owners=owners))
-            promise_us = promise_to_come(record.promise_us, now_us)
-            return Explained(record.state, reason, record.decided_us, cause, note, promise_us, nodes)
+            return Explained(
+                record.state,
+                reason,
+                record.decided_us,
+                cause,
+                note,
+                promise_to_come(record.promise_us, now_us),
+                tuple(self.state.explain_nodes(job_id, owners=owners)),
+            )
         ended = self.journal.job(job_id)
         if ended is None:
             raise UnknownJob(job_id)
@@ -541,14 +519,24 @@ class JournalledCore:
     def wanted(self, nodes: Sequence[Node], now_us: int) -> tuple[str, ...]:
         """On which of these nodes, did they join now, a job that waits would start; none while the policy fails.
 
-        Nothing changes by it.
+        Nothing changes by it. What would start without them has started before they join. Of a queue of more than
+        :data:`MOST_WAITING` jobs the first are tried, as by a scheduler that has just been restarted: what the policy
+        remembers is of all of them.
         """
         if not self.state.queue.line():
             return ()
         try:
-            return _nodes_used(self.state, self.policy, self.rules, nodes, now_us)
+            trial = SchedulerState.restore(self.policy, self.rules, _first_waiting(self.state))
+            now_us = max(now_us, trial.now_us)
+            trial.handle(ev.Boundary(), now_us)
+            for node in nodes:
+                trial.handle(ev.NodeJoined(node), now_us)
+                trial.handle(ev.NodeResumed(node.name), now_us)
+            starts = [each for each in trial.handle(ev.Boundary(), now_us) if isinstance(each, Start)]
         except Exception:  # a policy may raise anything, and does so in its own passes, which tell of it
             return ()
+        used = {share.node for start in starts for share in start.allocation.nodes}
+        return tuple(node.name for node in nodes if node.name in used)
 
     def view(self, *, decided_us: int, accepting: bool, problem: str) -> View:
         """All there is to see, as a value of its own. It costs what has changed, however many jobs there are."""
@@ -558,9 +546,9 @@ class JournalledCore:
             now_us=self.journal.last_us,
             jobs=self.records.copy(),
             line=state.queue.line(),
-            waiting=dict(self.waiting),
-            kept_back=dict(self.kept_back),
-            alive=dict(self.alive),
+            waiting=dict(+self.waiting),
+            kept_back=dict(+self.kept_back),
+            alive=dict(+self.alive),
             procs_total=state.machine.capacity.procs_total,
             free_procs=state.machine.capacity.free_procs,
             passes=state.passes,
@@ -574,10 +562,8 @@ class JournalledCore:
         )
 
 
-def _add(counts: Counter[Counted], of: Counted, by: int) -> None:
-    counts[of] += by
-    if not counts[of]:
-        del counts[of]
+def _earliest(*times_us: int | None) -> int | None:
+    return min((each for each in times_us if each is not None), default=None)
 
 
 #: What an event's fields are in words, where it has them.
@@ -589,48 +575,38 @@ _WORDS: Final = (
 
 def caused(event: ev.Event) -> str:
     """An event in a few words: its name, and the job, node or processors it is about."""
-    if isinstance(event, ev.Boundary) and event.name_overdue:
-        return "a predicted end that has passed"
-    words = [type(event).__name__]
-    if isinstance(event, ev.OwnerCame | ev.OwnerLeft):
-        return words[0]  # stories of jobs are kept for longer than who was at which desk
-    if isinstance(event, ev.JobSubmitted):
-        words.append(f"job {event.job.id}")
-    for name, word in _WORDS:
-        if (value := getattr(event, name, None)) is not None:
-            words.append(f"{word} {value}")
-    if isinstance(event, ev.LaunchFailed):
-        words += ["on", ", ".join(event.nodes)]
-    if isinstance(event, ev.JobSentAway):
-        words.append(f"by the owner of {event.node}")
-    if isinstance(event, ev.NodeJoined):
-        words.append(f"node {event.node.name}")
-    return " ".join(words)
+    found = ((word, getattr(event, key, None)) for key, word in _WORDS)
+    about = " ".join(f"{word} {value}" for word, value in found if value is not None)
+    match event:
+        case ev.Boundary(name_overdue=True):
+            return "a predicted end that has passed"
+        case ev.OwnerCame() | ev.OwnerLeft():
+            about = ""  # stories of jobs are kept for longer than who was at which desk
+        case ev.JobSubmitted(job):
+            about = f"job {job.id}"
+        case ev.LaunchFailed(_, nodes):
+            about += f" on {', '.join(nodes)}"
+        case ev.JobSentAway(_, node):
+            about += f" by the owner of {node}"
+        case ev.NodeJoined(joined):
+            about = f"node {joined.name}"
+    return f"{type(event).__name__} {about}".rstrip()
 
 
 #: Decisions about jobs that end because of a node.
 _LOST: Final = (Why.NODE_LOST, Why.ENDED_BY_OWNER)
 
 
-def _job_of(instruction: Instruction) -> int | None:
-    if isinstance(instruction, Start):
-        return instruction.job.id
-    return instruction.job_id if isinstance(instruction, Resize | Kill | Tell | SetAside) else None
-
-
 def _transition(note: Note, seq: int, event: ev.Event, words: str) -> Transition:
-    """A step of a job for its history. ``words``: what the one that posted the event had to say."""
-    cause = note.cause or event if note.state in _DECIDED else event
-    return Transition(seq, note.at_us, note.state, _reason(note), caused(cause), words)
+    """A step of a job for its history. ``words``: what the one that posted the event had to say.
 
-
-def _reason(note: Note) -> Reason | None:
-    """The decision's reason for a step, where it was the core's; most ends are what nodes report."""
-    if note.state is JobState.CANCELLED:
-        return CANCELLED
-    if note.state in _DECIDED or (note.state is JobState.NODE_LOST and note.reason.why in _LOST):
-        return note.reason
-    return None
+    It has the decision's reason, where it was the core's; most ends are what nodes report.
+    """
+    decided = note.state in _DECIDED
+    lost = note.state is JobState.NODE_LOST and note.reason.why in _LOST
+    reason = CANCELLED if note.state is JobState.CANCELLED else note.reason if decided or lost else None
+    cause = note.cause or event if decided else event
+    return Transition(seq, note.at_us, note.state, reason, caused(cause), words)
 
 
 def opened(settings: Settings) -> Opened:
@@ -654,26 +630,6 @@ def opened(settings: Settings) -> Opened:
         journal.close()
         raise
     return Opened(journal, core, clock, run, core.recovered(run.epoch))
-
-
-def _nodes_used(
-    state: SchedulerState, policy: Policy, rules: MachineRules, nodes: Sequence[Node], now_us: int
-) -> tuple[str, ...]:
-    """On which of these nodes, did they join now, a job that waits would start. The state stays as it is.
-
-    What would start without them has started before they join. Of a queue of more than :data:`MOST_WAITING` jobs the
-    first are tried, as by a scheduler that has just been restarted: what the policy remembers is of all of them. Raises
-    what the policy raises.
-    """
-    trial = SchedulerState.restore(policy, rules, _first_waiting(state))
-    now_us = max(now_us, trial.now_us)
-    trial.handle(ev.Boundary(), now_us)
-    for node in nodes:
-        trial.handle(ev.NodeJoined(node), now_us)
-        trial.handle(ev.NodeResumed(node.name), now_us)
-    starts = [each for each in trial.handle(ev.Boundary(), now_us) if isinstance(each, Start)]
-    used = {share.node for start in starts for share in start.allocation.nodes}
-    return tuple(node.name for node in nodes if node.name in used)
 
 
 def _first_waiting(state: SchedulerState) -> SavedState:

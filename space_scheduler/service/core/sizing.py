@@ -47,8 +47,15 @@ def sized(job: Job, asked: Submission, state: SchedulerState) -> tuple[Job, Subm
         return job.at(smallest), asked
     malleable = asked.sizes is None
     more = asked.evolve_tasks or 0
-    fewer = min(more, least - 1)
-    shape = Range(least, most, sizes, malleable=malleable, resident=malleable, ask_more=more, ask_fewer=fewer)
+    shape = Range(
+        least,
+        most,
+        sizes,
+        malleable=malleable,
+        resident=malleable,
+        ask_more=more,
+        ask_fewer=min(more, least - 1),
+    )
     job = msgspec.structs.replace(job, procs=most, shape=shape)
     tasks = _largest(job, shape, state) or smallest
     return job.at(tasks), msgspec.structs.replace(asked, tasks=tasks)
@@ -72,10 +79,9 @@ def _sizes(asked: Submission, most: int) -> tuple[int, int, tuple[int, ...]]:
     """Least, most and single sizes of at most so many tasks, as ``parse_sizes`` gives them."""
     if asked.sizes is not None:
         return parse_sizes(asked.sizes, most)
-    if asked.min_tasks is None and asked.max_tasks is None:
-        least = last = asked.tasks  # it asks for others while it runs
-        return (least, last, ()) if least <= most else (0, 0, ())
     least, last = asked.min_tasks or 1, min(asked.max_tasks or most, most)
+    if asked.min_tasks is None and asked.max_tasks is None:  # it asks for others while it runs
+        least, last = asked.tasks, min(asked.tasks, most)
     return (least, last, ()) if least <= last else (0, 0, ())
 
 

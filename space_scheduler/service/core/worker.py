@@ -144,14 +144,13 @@ class Work(NamedTuple):
 class Moment(NamedTuple):
     """How things stand: core time, a monotonic clock, when a pass is due (None: at no time).
 
-    ``snapshot_due``: enough has happened since the last one; ``packed``: one is packed and waits to be written;
-    ``save_us``: one is due at that core time though nothing happens (None: never).
+    ``packed``: a snapshot is packed and waits to be written; ``save_us``: one is due from that core time on (None:
+    never).
     """
 
     core_us: int
     monotonic_s: float
     pass_due_us: int | None
-    snapshot_due: bool = False
     packed: bool = False
     save_us: int | None = None
 
@@ -171,14 +170,7 @@ class Apply(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """Write all that is staged in one transaction. The outcome is :class:`Written`, or a ``Failed``."""
-
-
-class Written(NamedTuple):
-    """It is durable. ``changed``: anything was staged."""
-
-    committed: list[Committed]
-    changed: bool
+    """Write all that is staged in one transaction. The outcome are its events, now durable, or a ``Failed``."""
 
 
 class Decide(NamedTuple):
@@ -250,7 +242,7 @@ class Say(NamedTuple):
 
 Deed = Look | Commit | Decide | Recover | Probe | WriteSnapshot | SaveLast
 Effect = Deed | Apply | PackSnapshot | HandOut | Publish | TellProblem | Say
-Outcome = Moment | Answer | Written | bool | Exception | None
+Outcome = Moment | Answer | list[Committed] | bool | Exception | None
 
 
 # --- the rules
@@ -270,7 +262,7 @@ class WorkerCore:
         self._policy_problem = ""
         self._told = ""
         self._wanted = True  # a pass; one is run at the start
-        self._passed_us: int | None = None
+        self._next_us = 0  # no pass before that core time
         self._decided_us = 0
         self._packing = False
         self._not_before_s = 0.0  # the next try of what failed, by the monotonic clock
@@ -282,12 +274,12 @@ class WorkerCore:
         """How long there is nothing to do, if nothing is posted; None: for ever."""
         if self._unwritable or (self._policy_problem and self._wanted):
             return max(0.0, self._not_before_s - moment.monotonic_s)
-        due_us = [] if moment.pass_due_us is None else [moment.pass_due_us]
-        if self._wanted:
-            due_us.append(moment.core_us if self._passed_us is None else self._passed_us + self._pass_interval_us)
-        pauses_s = [min(_NAP_S, _until_s(each_us, moment)) for each_us in due_us]
-        if moment.save_us is not None and not self._packing:
-            pauses_s.append(min(_LONG_NAP_S, _until_s(moment.save_us, moment)))
+        due = (
+            (moment.pass_due_us, _NAP_S),
+            (self._next_us if self._wanted else None, _NAP_S),
+            (None if self._packing else moment.save_us, _LONG_NAP_S),
+        )
+        pauses_s = (max(0.0, min(nap_s, (at_us - moment.core_us) / 1e6)) for at_us, nap_s in due if at_us is not None)
         return min(pauses_s, default=None)
 
     def refusal(self) -> NotAccepting:
@@ -300,10 +292,6 @@ class WorkerCore:
         return self._unwritable
 
     # what happens
-
-    def began(self) -> Steps[None]:
-        """The journal is open, and recovered."""
-        yield from self._publish()
 
     def turn(self, works: Sequence[Work]) -> Steps[None]:
         """Take in what was posted, then decide, if it is time."""
@@ -360,12 +348,12 @@ class WorkerCore:
             yield from self._cannot_write(str(outcome))
             yield from self._refuse([each.work for each in done])
             return
-        assert isinstance(outcome, Written)
-        if done or outcome.committed:
+        assert isinstance(outcome, list)
+        if done or outcome:
             self._wanted = self._wanted or any(each.work.decides for each in done)
-            if outcome.changed:
-                yield from self._publish()
-            yield HandOut(done, outcome.committed)
+            if outcome or not all(each.work.reads for each in done):
+                yield from self.publish()
+            yield HandOut(done, outcome)
 
     # deciding
 
@@ -375,8 +363,7 @@ class WorkerCore:
             return False
         if moment.pass_due_us is not None and moment.pass_due_us <= moment.core_us:
             self._wanted = True
-        since_us = self._passed_us
-        return self._wanted and (since_us is None or moment.core_us >= since_us + self._pass_interval_us)
+        return self._wanted and moment.core_us >= self._next_us
 
     def _decide(self) -> Steps[None]:
         now_us = (yield from _looked()).core_us
@@ -386,30 +373,30 @@ class WorkerCore:
             yield from self._pass_failed(outcome, now_us)
             return
         if outcome:
-            self._decided_us = self._passed_us = now_us
+            self._decided_us, self._next_us = now_us, now_us + self._pass_interval_us
         self._policy_problem, self._retry_s = "", _RETRY_S
         yield from self._commit([])
         if self._unwritable:
             self._wanted = True
         elif self._told:
-            yield from self._publish()
+            yield from self.publish()
 
     def _pass_failed(self, error: Exception, now_us: int) -> Steps[None]:
         """It is undone, shown, and tried again, later and later."""
         known = isinstance(error, Failed)
         problem = str(error if known else _named(error))
         yield Say(logging.ERROR, f"a scheduling pass failed: {problem}", None if known else error)
-        self._wanted, self._passed_us = True, now_us
+        self._wanted, self._next_us = True, now_us + self._pass_interval_us
         self._not_before_s = (yield from _looked()).monotonic_s + self._retry_s
         self._retry_s = min(2 * self._retry_s, _SLOWEST_RETRY_S)
         self._policy_problem = f"the policy fails, nothing is started: {problem}"
         yield from self._rebuilt()
-        yield from self._publish()
+        yield from self.publish()
 
     def _save_if_due(self) -> Steps[None]:
         """Snapshots: taken now, packed beside (that takes long), written when they are packed."""
         moment = yield from _looked()
-        if not self._packing and moment.snapshot_due:
+        if not self._packing and moment.save_us is not None and moment.save_us <= moment.core_us:
             self._packing = True
             yield PackSnapshot()
         elif self._packing and moment.packed:
@@ -421,60 +408,55 @@ class WorkerCore:
     # when the journal cannot be written
 
     def _cannot_write(self, why: str) -> Steps[None]:
-        yield Say(logging.ERROR, f"{why}; nothing is accepted until it can be")
-        self._unwritable = f"{why}; nothing is accepted until it can be, what runs goes on"
-        self._not_before_s = (yield from _looked()).monotonic_s + _RETRY_S
+        problem = f"{why}; nothing is accepted until it can be"
+        yield from self._accept_nothing(problem, f"{problem}, what runs goes on")
         if not self._in_doubt or (yield from self._rebuilt()):
-            yield from self._publish()
+            yield from self.publish()
+
+    def _accept_nothing(self, problem: str, why: str) -> Steps[None]:
+        """Say the problem in the log, and refuse for that reason until the next try."""
+        yield Say(logging.ERROR, problem)
+        self._unwritable = why
+        self._not_before_s = (yield from _looked()).monotonic_s + _RETRY_S
 
     def _writable_again(self) -> Steps[bool]:
         now_s = (yield from _looked()).monotonic_s
         if now_s < self._not_before_s:
             return False
         self._not_before_s = now_s + _RETRY_S
-        if isinstance((yield Probe()), Failed):
-            return False
-        if self._in_doubt and not (yield from self._rebuilt()):
+        if isinstance((yield Probe()), Failed) or (self._in_doubt and not (yield from self._rebuilt())):
             return False
         self._unwritable, self._wanted = "", True
         yield Say(logging.WARNING, "the journal can be written again")
-        yield from self._publish()
+        yield from self.publish()
         return True
 
     def _rebuilt(self) -> Steps[bool]:
         """Make the state the journal's again; where that cannot be read either, it is tried again later."""
         outcome = yield Recover()
-        if isinstance(outcome, Failed):
-            yield Say(logging.ERROR, str(outcome))
-            self._unwritable = f"{outcome}; nothing is accepted until it can be read"
-            self._in_doubt = True
-            self._not_before_s = (yield from _looked()).monotonic_s + _RETRY_S
-            yield from self._publish()
-            return False
-        self._in_doubt = False
-        return True
+        self._in_doubt = isinstance(outcome, Failed)
+        if self._in_doubt:
+            yield from self._accept_nothing(str(outcome), f"{outcome}; nothing is accepted until it can be read")
+            yield from self.publish()
+        return not self._in_doubt
 
     def _refuse(self, works: Sequence[Work]) -> Steps[None]:
         """Wishes are refused, reports wait, questions are answered from the last good state."""
-        error = self.refusal()
         for work in works:
             if work.reads and not self._in_doubt:
                 yield HandOut([(yield from _read(work))], [])
             elif work.wish or work.reads:
-                yield HandOut([Answer(work, error=error)], [])
+                yield HandOut([Answer(work, error=self.refusal())], [])
             else:
                 self._held_back.append(work)
 
-    def _publish(self) -> Steps[None]:
+    def publish(self) -> Steps[None]:
+        """Let the state be seen, first of all when the journal is open and recovered."""
         problem = self._unwritable or self._policy_problem
         yield Publish(self._decided_us, not self._unwritable, problem, known=not self._in_doubt)
         if problem != self._told:
             self._told = problem
             yield TellProblem(problem)
-
-
-def _until_s(at_us: int, moment: Moment) -> float:
-    return max(0.0, (at_us - moment.core_us) / 1e6)
 
 
 def _looked() -> Steps[Moment]:

@@ -6,9 +6,9 @@ carried out once it is in the journal. When the service ends, jobs go on; the ne
 
 import asyncio
 import logging
-import socket
 import ssl
 from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from pathlib import Path
 from time import time
@@ -97,31 +97,33 @@ class Service:
         self.recorder: Recorder | None = None
         self.log = log or Log()
         self.port: int | None = None
-        self._runner: web.AppRunner | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._sockets: list[socket.socket] = []
-        self._bridge = Bridge(self.log)
+        self._opened = AsyncExitStack()
 
     async def start(self) -> None:
         """Recover, adopt what runs, listen. Raises :class:`BadInput` and :class:`Failed`, and leaves nothing open."""
-        try:
-            await self._start()
-        except BaseException:
-            await self.stop()
-            raise
+        async with AsyncExitStack() as opened:
+            bridge = Bridge(self.log)
+            for logger in map(logging.getLogger, ("space_scheduler", "aiohttp", "asyncio")):
+                logger.addHandler(bridge)
+                opened.callback(logger.removeHandler, bridge)
+            await self._start(opened)
+            self._opened = opened.pop_all()
 
-    async def _start(self) -> None:
+    async def _start(self, opened: AsyncExitStack) -> None:
+        """Start; ``opened`` is told how to close what is opened here, the last first."""
         config = self.config
-        for name in ("space_scheduler", "aiohttp", "asyncio"):
-            logging.getLogger(name).addHandler(self._bridge)
         identity = Path(config.identity) if config.listen.address else None
         renewal = Renewal(identity, lambda: _identity(config)) if identity is not None else None
         # without TLS there are no agents: nobody is ever given a grant
         key = renewal.made.key if renewal is not None else Ed25519PrivateKey.generate()
         listening = listen.unix_socket(Path(config.listen.socket)) if config.listen.socket else None
         if listening is not None:
-            self._sockets.append(listening)
+            opened.callback(Path(config.listen.socket).unlink, missing_ok=True)
+            opened.enter_context(listening)
+        records = opened.enter_context(ExitStack())  # the core's last events are recorded too
         self.host = host_of(config, self._committed, self._problem, take_over=self._take_over)
+        opened.push_async_callback(self.host.close)
         recovered = await self.host.start()
         # until the next await nothing of this start's events has been handed on
         fence = self.host.fence
@@ -137,19 +139,20 @@ class Service:
             self.recorder = self.shell.record = Recorder(
                 self._record, config, members.nodes, fence, lambda why: self.log.warn("record", why=why)
             )
+            records.callback(self.recorder.close)
         self.link = self.shell.link = Link(
             config, self.book, fence, self.log, self.shell.feed, members,
             None if self._take_over else recovered.last_job_id,
         )  # fmt: skip
         self.jobs = Jobs(self.host)
-        self.metrics = self._measured(recovered.jobs.values())
+        live = tuple(recovered.jobs.values())
+        self.metrics = self._measured(live)
         now_us = self.host.clock.now_us()
         progress = {
             job_id: (float(each.left_at(now_us)) / ALONE_PPM, float(each.rate_ppm) / ALONE_PPM)
             for job_id, each in recovered.progress.items()
         }
-        jobs, changes = tuple(recovered.jobs.values()), (recovered.resizing, recovered.asked)
-        self.shell.feed(Started(jobs, recovered.nodes, progress, recovered.turns, *changes))
+        self.shell.feed(Started(live, recovered.nodes, progress, recovered.turns, recovered.resizing, recovered.asked))
         self.log.info("recovered", what=str(recovered), cluster=config.name, cluster_id=fence.cluster_id)
 
         callers = Callers(Operators(config.operators), members, tokens if config.listen.tokens else None, self.log)
@@ -169,20 +172,12 @@ class Service:
             self.launches.comparison,
             bodies,
         )
-        self._runner = web.AppRunner(
-            self._application(callers, self._page(callers, api), api, administration),
-            access_log=None, handle_signals=False, shutdown_timeout=2.0,
-            auto_decompress=False, keepalive_timeout=_HEAD_S, lingering_time=_LINGERING_S,
-            max_headers=_HEADERS, max_field_size=_FIELD_BYTES,
-        )  # fmt: skip
-        await self._runner.setup()
-        self.acceptor = self._acceptor(self._runner, members)
+        await self._begin(opened, self._application(callers, self._page(callers, api), api, administration), members)
         callers.proven, administration.cut = self.acceptor.proven, self.acceptor.cut
         if listening is not None:
             self.acceptor.local.add(listening)
         if renewal is not None:
-            served = listen.tcp_socket(config.listen.address, config.listen.port)
-            self._sockets.append(served)
+            served = opened.enter_context(listen.tcp_socket(config.listen.address, config.listen.port))
             self.acceptor.secured = renewal.made.secured
             self.acceptor.remote.add(served)
             self.port = served.getsockname()[1]
@@ -193,8 +188,10 @@ class Service:
 
     def _application(self, callers: Callers, page: Page, *holders: object) -> web.Application:
         """Every address with its handler, a method of one of the holders, behind what all requests pass."""
-        middleware = told(self.log, partial(callers.admit, openapi.READABLE), self.metrics.http.count)
-        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[middleware])
+        app = web.Application(
+            client_max_size=MAX_BODY_BYTES,
+            middlewares=[told(self.log, partial(callers.admit, openapi.READABLE), self.metrics.http.count)],
+        )
         app.add_routes(openapi.routes(Heavy(callers), page, *holders))
         app.add_routes(page.routes())
         app.router.add_get(AGENTS, self.link.accept)
@@ -221,21 +218,31 @@ class Service:
         metrics.http.expect((each.method, each.path, each.status) for each in openapi.ROUTES)
         return metrics
 
-    def _acceptor(self, runner: web.AppRunner, members: Members) -> Acceptor:
-        assert runner.server is not None
+    async def _begin(self, opened: AsyncExitStack, application: web.Application, members: Members) -> None:
+        """Answer requests on connections that are accepted; nothing is listened to yet."""
+        self._runner = web.AppRunner(
+            application,
+            access_log=None, handle_signals=False, shutdown_timeout=2.0,
+            auto_decompress=False, keepalive_timeout=_HEAD_S, lingering_time=_LINGERING_S,
+            max_headers=_HEADERS, max_field_size=_FIELD_BYTES,
+        )  # fmt: skip
+        opened.push_async_callback(self._end, self._runner)
+        await self._runner.setup()
+        assert self._runner.server is not None
         descriptors, nodes = raised_limit(_DESCRIPTORS), len(members.nodes)
         limits = listen.Limits.of(
             descriptors, nodes, self.config.listen.max_connections, self.config.listen.max_connections_per_user
         )
         if limits.needed > descriptors:
             self.log.warn("too few descriptors", allowed=descriptors, needed=limits.needed, nodes=nodes)
-        return Acceptor(
-            runner.server,
+        self.acceptor = Acceptor(
+            self._runner.server,
             limits,
             self.log,
             lambda peer, serial: self._counts(peer, serial, members),
             self.certificates.was_shown,
         )
+        opened.callback(self.acceptor.close)
 
     def _counts(self, peer: Peer, serial: str, members: Members) -> bool:
         """Whether a certificate is one of this cluster's now."""
@@ -263,44 +270,34 @@ class Service:
         self.readers = Readers(runner.server, self.config.time_us("slow_reader") / US_PER_S, self.log)
         self.metrics.service.slow_readers = lambda: self.readers.cut
         self.metrics.service.refused = lambda: self.acceptor.refused
-        discarder = Discarder(self.config, self.host, self.shell, self.link, self.log)
         self._tasks += [
             asyncio.create_task(each)
             for each in (
-                *(self.link.watch(), self.readers.watch(), self.acceptor.watch(), discarder.run()),
+                *(self.link.watch(), self.readers.watch(), self.acceptor.watch()),
+                Discarder(self.config, self.host, self.shell, self.link, self.log).run(),
                 *(self.metrics.disk.watch(), self.streams.run()),
             )
         ]
 
     async def stop(self) -> None:
         """Answer what is open, journal what was reported, close. Jobs go on."""
-        if self._runner is not None:
-            if hasattr(self, "acceptor"):
-                self.acceptor.close()
-            self.jobs.stop()
-            self.streams.stop()
-            self.link.close()
-            self.shell.close()
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-            await self._runner.cleanup()
-            try:
-                async with asyncio.timeout(_STOP_S):
-                    await self.shell.settle()
-            except TimeoutError:
-                self.log.warn("not all reports could be journalled; agents make them again", seconds=_STOP_S)
-        if hasattr(self, "host"):
-            await self.host.close()
-        if self.recorder is not None:
-            self.recorder.close()
-        for each in self._sockets:
-            each.close()
-        if self._sockets and self.config.listen.socket:
-            Path(self.config.listen.socket).unlink(missing_ok=True)
-        self._sockets.clear()
-        for name in ("space_scheduler", "aiohttp", "asyncio"):
-            logging.getLogger(name).removeHandler(self._bridge)
+        await self._opened.aclose()
+
+    async def _end(self, runner: web.AppRunner) -> None:
+        """End all that waits, and journal what was reported."""
+        self.jobs.stop()
+        self.streams.stop()
+        self.link.close()
+        self.shell.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await runner.cleanup()
+        try:
+            async with asyncio.timeout(_STOP_S):
+                await self.shell.settle()
+        except TimeoutError:
+            self.log.warn("not all reports could be journalled; agents make them again", seconds=_STOP_S)
 
     def _committed(self, committed: Committed) -> None:
         """Hand on an event that is in the journal, and what followed from it."""
@@ -311,9 +308,8 @@ class Service:
             except Exception as error:
                 self.log.fault("an event could not be told", error, seq=committed.seq)
         try:
-            view = self.host.view()
-            starts = [each.job.id for each in committed.instructions if isinstance(each, Start)]
-            started = {job_id: view.jobs[job_id] for job_id in starts}
+            starts, jobs = (each for each in committed.instructions if isinstance(each, Start)), self.host.view().jobs
+            started = {each.job.id: jobs[each.job.id] for each in starts}
             self.shell.feed(InJournal(committed.event, committed.instructions, started))  # type: ignore[arg-type]
         except Exception as error:
             self.log.fault("an event was not carried out", error, seq=committed.seq)

@@ -41,17 +41,14 @@ class Discarder:
         Twice as long, so that one look too few (a restart, a node that is away) loses nothing, and still bounded.
         """
         now_us = self._host.clock.now_us()
-        before: int | None = None
+        oldest_us = now_us - 2 * self._keep_us - int(2 * _SLOWEST_S * US_PER_S)
         told = 0
         seen: set[int] = set()
-        while True:
-            page = await self._host.history(limit=_PAGE, before=before)
-            for record in page:
-                end_us = record.end_us or 0
-                if end_us <= now_us - 2 * self._keep_us - int(2 * _SLOWEST_S * US_PER_S):
-                    self._done &= seen
-                    return told
-                if end_us > now_us - self._keep_us or record.allocation is None:
+        page = await self._host.history(limit=_PAGE)
+        while page:
+            recent = [record for record in page if (record.end_us or 0) > oldest_us]
+            for record in recent:
+                if (record.end_us or 0) > now_us - self._keep_us or record.allocation is None:
                     continue
                 seen.add(record.id)
                 node = record.allocation.nodes[0].node
@@ -59,7 +56,7 @@ class Discarder:
                     self._shell.feed(Discarded(node, record.id, record.attempt))
                     self._done.add(record.id)
                     told += 1
-            if len(page) < _PAGE:
-                self._done &= seen
-                return told
-            before = page[-1].id
+            more = len(recent) == _PAGE
+            page = await self._host.history(limit=_PAGE, before=page[-1].id) if more else []
+        self._done &= seen
+        return told

@@ -42,17 +42,19 @@ def forget(config: ClusterConfig, where: str, user: str) -> list[str]:
             raise JournalRefused(f"journal {path}: no such file")
         with closing(Journal(path)) as journal:
             members, tokens = Members(state / "members.json", config.nodes), Tokens(state / "tokens.json")
-            unfinished = journal.overwrite_due
             known = journal.users() | {each.user for each in tokens.all()}
             known |= {name for kind, name in members.revocations().values() if kind == "user"} - {FORGOTTEN}
             if user not in known:
-                if unfinished:
+                if journal.overwrite_due:
                     journal.overwrite()
                     return ["completed what was cut short before; nothing here has that name"]
-                shown = repr(user[:_MOST_CHARACTERS])
-                near = nearest(user[:_MOST_CHARACTERS], known)
-                raise BadInput("--forget", shown, "a user with jobs, tokens or certificates here", nearest=near)
-            _check_ended(journal, user)
+                shown, expected = user[:_MOST_CHARACTERS], "a user with jobs, tokens or certificates here"
+                raise BadInput("--forget", repr(shown), expected, nearest=nearest(shown, known))
+            if alive := [job_id for job_id, record in journal.alive().items() if record.user == user]:
+                raise Failed(
+                    f"--forget: {user} has jobs that have not ended: {_numbers(alive)}; nothing has changed. Start the "
+                    f"scheduler, end them ('cosched cancel ID'), stop it and repeat this"
+                )
             at_end = rebuild(journal).snapshot()
             now = datetime.now(UTC).isoformat(timespec="seconds")
             removed = journal.forget(user, Saved(journal.seq, at_end.now_us, journal.chain, at_end), now)
@@ -66,23 +68,15 @@ def forget(config: ClusterConfig, where: str, user: str) -> list[str]:
     ]
 
 
-def _check_ended(journal: Journal, user: str) -> None:
-    """Raise :class:`Failed` where jobs of that user have not ended."""
-    alive = [job_id for job_id, record in journal.alive().items() if record.user == user]
-    if alive:
-        raise Failed(
-            f"--forget: {user} has jobs that have not ended: {_numbers(alive)}; nothing has changed. Start the "
-            f"scheduler, end them ('cosched cancel ID'), stop it and repeat this"
-        )
-
-
-def _removed(removed: Removed, tokens: int, revoked: int) -> Iterator[str]:
-    yield f"jobs removed, with script, environment, records and story: {removed.jobs}"
-    yield f"steps of other users' jobs without the name, which is now {FORGOTTEN!r}: {removed.steps}"
+def _removed(removed: Removed, tokens: int, revoked: int) -> list[str]:
     replays = f", all up to {removed.last_seq}: a replay begins after it" if removed.events else ""
-    yield f"events removed: {removed.events}{replays}"
-    yield f"tokens removed, which open nothing any more: {tokens}"
-    yield f"revoked certificates that stay revoked, without the name: {revoked}"
+    return [
+        f"jobs removed, with script, environment, records and story: {removed.jobs}",
+        f"steps of other users' jobs without the name, which is now {FORGOTTEN!r}: {removed.steps}",
+        f"events removed: {removed.events}{replays}",
+        f"tokens removed, which open nothing any more: {tokens}",
+        f"revoked certificates that stay revoked, without the name: {revoked}",
+    ]
 
 
 def _left(config: ClusterConfig, where: str, user: str, found: Left) -> Iterator[str]:
@@ -95,21 +89,25 @@ def _left(config: ClusterConfig, where: str, user: str, found: Left) -> Iterator
         yield f"the reason of the drain of {node}: cosched node resume {node}, then this again"
     for copy in _copies(Path(config.state)):
         yield f"a copy of the journal, of a conversion, an upgrade or --restore: rm -r {shlex.quote(str(copy))}"
-    yield "backups (--backup) and records (--record) made before: rm, wherever they are"
     revoke = f"cosched identity revoke user {word} --authority DIR"
-    yield f"certificates that were not revoked, and count: {revoke} beside a scheduler that runs, then this again"
-    yield "the list of all certificates that were issued: DIR/issued of the authority, by an editor"
-    yield f"desks that have banned the user: cosched desk allow {word}, at the desk"
-    yield "output of the jobs at their nodes: goes after output.keep (30d) by itself"
-    yield "logs of this host and of the nodes: journalctl --rotate --vacuum-time=1s"
     match = shlex.quote(f'match[]=cosched_user_cpu_seconds_total{{user="{user}"}}')
-    yield f"Prometheus: curl --data-urlencode {match} http://HOST:9090/api/v1/admin/tsdb/delete_series"
+    yield from (
+        "backups (--backup) and records (--record) made before: rm, wherever they are",
+        f"certificates that were not revoked, and count: {revoke} beside a scheduler that runs, then this again",
+        "the list of all certificates that were issued: DIR/issued of the authority, by an editor",
+        f"desks that have banned the user: cosched desk allow {word}, at the desk",
+        "output of the jobs at their nodes: goes after output.keep (30d) by itself",
+        "logs of this host and of the nodes: journalctl --rotate --vacuum-time=1s",
+        f"Prometheus: curl --data-urlencode {match} http://HOST:9090/api/v1/admin/tsdb/delete_series",
+    )
 
 
 def _copies(state: Path) -> list[Path]:
     """What conversions, ``--restore`` and upgrades have laid beside the journal and its directory."""
-    beside = [*state.glob("journal.db.format*"), *state.glob("journal.db.replaced.*")]
-    return sorted(beside) + sorted(state.parent.glob(f"{state.name}.*"))
+    return [
+        *sorted([*state.glob("journal.db.format*"), *state.glob("journal.db.replaced.*")]),
+        *sorted(state.parent.glob(f"{state.name}.*")),
+    ]
 
 
 def _numbers(jobs: list[int]) -> str:

@@ -108,13 +108,14 @@ class Recorder:
 
 def comparable(effects: Sequence[Effect]) -> bytes:
     """Effects as bytes, without the signatures in them."""
-    plain = [
-        msgspec.structs.replace(each, message=msgspec.structs.replace(each.message, grant=b""))
-        if isinstance(each, Send) and isinstance(each.message, wire.Prepare)
-        else each
-        for each in effects
-    ]
-    return _encoder.encode(plain)
+    return _encoder.encode(
+        [
+            msgspec.structs.replace(each, message=msgspec.structs.replace(each.message, grant=b""))
+            if isinstance(each, Send) and isinstance(each.message, wire.Prepare)
+            else each
+            for each in effects
+        ]
+    )
 
 
 def take_in_again(path: Path) -> Replayed:

@@ -81,8 +81,10 @@ def _secured(config: ClusterConfig, running: str, beside: str) -> list[str]:
         cause = error.__context__
         if not (running and isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE):
             raise
-    lines = [f"agents and remote users: {address} port {port}, TLS with {identity}{beside}"]
-    return lines + [f"{each.path}: valid for {each.days_left:.0f} days" for each in validities(identity)]
+    return [
+        f"agents and remote users: {address} port {port}, TLS with {identity}{beside}",
+        *(f"{each.path}: valid for {each.days_left:.0f} days" for each in validities(identity)),
+    ]
 
 
 def _holder(journal: Path) -> tuple[str, Mark | None]:
@@ -123,13 +125,10 @@ async def _recovered(config: ClusterConfig, journal: Path, mark: Mark | None) ->
         host = host_of(structs.replace(config, state=copy), lambda committed: None, lambda problem: None)
         try:
             found = str(await host.start())
-            return found if older == VERSION else f"{found}; {_conversion(older)}"
+            convert = f"a start keeps a copy of it beside it and brings it to format {VERSION}"
+            return found if older == VERSION else f"{found}; it is of format {older}: {convert}"
         finally:
             await host.close()
-
-
-def _conversion(older: int) -> str:
-    return f"it is of format {older}: a start keeps a copy of it beside it and brings it to format {VERSION}"
 
 
 def _copy(journal: Path, target: Path, mark: Mark | None) -> None:

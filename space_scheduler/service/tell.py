@@ -53,8 +53,7 @@ def _ends(committed: Committed) -> dict[str, object]:
 def _decision(log: Log, instruction: Instruction, when: When) -> None:
     match instruction:
         case Start(job, allocation, _, _, reason):
-            nodes = {share.node: share.tasks for share in allocation.nodes}
-            words, fields = "start", dict[str, object](job=job.id, nodes=nodes)
+            words, fields = "start", {"job": job.id, "nodes": {each.node: each.tasks for each in allocation.nodes}}
         case Resize(job_id, old, new, _, reason):
             words = "resize"
             fields = {"job": job_id, "procs": new.procs, "procs_before": old.procs, "processes": new.processes}
@@ -76,15 +75,12 @@ def _subject(fields: dict[str, object]) -> str:
 
 
 def _why(reason: Reason, when: When) -> dict[str, object]:
-    fields: dict[str, object] = {"reason": reason.why.name.lower()}
-    for name, value in reason.numbers.items():
-        if name.endswith("_us"):
-            fields[name[:-3]] = promised(when, value)
-        else:
-            fields[name] = value
-    if reason.node:
-        fields["at_node"] = reason.node
-    return fields
+    numbers = {
+        name.removesuffix("_us"): promised(when, value) if name.endswith("_us") else value
+        for name, value in reason.numbers.items()
+    }
+    at_node = {"at_node": reason.node} if reason.node else {}
+    return {"reason": reason.why.name.lower(), **numbers, **at_node}
 
 
 class Bridge(logging.Handler):

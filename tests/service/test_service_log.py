@@ -60,7 +60,7 @@ def test_many_peers_do_not_fill_the_memory() -> None:
     log = Log(io.StringIO(), now_s=lambda: 0.0)
     for number in range(5000):
         log.peer(f"n{number}", "garbage")
-    assert len(log._seen) <= 1000
+    assert len(log._peers.minutes) <= 1000
 
 
 def test_many_peers_do_not_fill_the_log() -> None:
@@ -101,7 +101,7 @@ def test_many_subjects_do_not_fill_the_memory() -> None:
     log = Log(io.StringIO(), now_s=lambda: 0.0)
     for number in range(20_000):
         log.of(f"job {number}", "info", "start")
-    assert len(log._lines) <= 10_000
+    assert len(log._subjects.minutes) <= 10_000
 
 
 def test_a_fault_that_can_be_caused_again_is_told_once_a_minute() -> None:

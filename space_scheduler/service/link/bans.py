@@ -78,15 +78,12 @@ class Bans:
     def _banned(self, session: Session, word: wire.OwnersWord) -> tuple[int, ...]:
         found = {number for name in word.bans if (number := self._numbers.get(name)) is not None}
         if self._unknown(word):
-            found.update(each for each in self._recorded(session) if self._may_be_meant(each, word))
+            names = {number: self._names.get(number) for number in self._recorded(session)}
+            found.update(number for number, name in names.items() if name is None or name in word.bans)
         return tuple(sorted(found))
 
     def _unknown(self, word: wire.OwnersWord) -> bool:
         return any(self._numbers.get(name) is None for name in word.bans)
-
-    def _may_be_meant(self, number: int, word: wire.OwnersWord) -> bool:
-        name = self._names.get(number)
-        return name is None or name in word.bans
 
     def _recorded(self, session: Session) -> tuple[int, ...]:
         return self._book.entry(session.name).recorded_bans

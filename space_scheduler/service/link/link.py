@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any, Final, TypeVar
 
 from aiohttp import WSMsgType, web
@@ -80,26 +81,23 @@ class Link:
         self.closing = False
         self.beat_s = config.time_us("heartbeat") / US_PER_S
         self.bans = Bans(book, feed, self.sessions)
-        self._requests = 0
+        self._requests = count(1)
         self._asked: dict[int, tuple[str, asyncio.Future[Any]]] = {}
 
     # sending
 
     def send(self, name: str, message: wire.ToAgent) -> bool:
         """Send to a node; False where it is not connected."""
-        session = self.sessions.get(name)
-        if session is None:
-            return False
-        session.send(message)
-        return True
+        if (session := self.sessions.get(name)) is not None:
+            session.send(message)
+        return session is not None
 
     def cut(self, name: str, after_s: float) -> None:
         """End a node's connection; one that ends soon is sent nothing more and not listened to."""
-        if (session := self.sessions.pop(name, None)) is None:
-            return
-        if after_s:
+        session = self.sessions.pop(name, None)
+        if session is not None and after_s:
             asyncio.get_running_loop().call_later(after_s, session.cut)
-        else:
+        elif session is not None:
             session.cut()
 
     async def read_output(
@@ -128,8 +126,7 @@ class Link:
         self, name: str, timeout_s: float, message: Callable[[int], wire.ToAgent], _: type[Kind]
     ) -> Kind | None:
         """The answer, of that kind, to a question of that number; None where there is none in time."""
-        self._requests += 1
-        number = self._requests
+        number = next(self._requests)
         future: asyncio.Future[Kind] = asyncio.get_running_loop().create_future()
         self._asked[number] = (name, future)
         try:
@@ -161,16 +158,13 @@ class Link:
                 self._member(name, serial)
                 self._newest(name, serial, since_of(secured))
                 entry = self._welcome(hello, name)
-        except _Removed as removed:
-            self._refuse(name, "removed", str(removed))
-            await _say(socket, wire.Rejected(str(removed), self.fence))
-            return socket
-        except (BadInput, TimeoutError) as error:
-            reason = str(error) or f"no hello within {_HELLO_S:g} s"
-            self._refuse(name, "version" if reason.startswith(wire.WRONG_VERSION) else "hello", reason)
-            if (known := self.book.get(name)) is not None:
+        except (_Removed, BadInput, TimeoutError) as error:
+            removed, reason = isinstance(error, _Removed), str(error) or f"no hello within {_HELLO_S:g} s"
+            kind = "version" if reason.startswith(wire.WRONG_VERSION) else "hello"
+            self._refuse(name, "removed" if removed else kind, reason)
+            if not removed and (known := self.book.get(name)) is not None:
                 known.refused = reason
-            await _say(socket, wire.Rejected(reason))
+            await _say(socket, wire.Rejected(reason, self.fence if removed else None))
             return socket
         session = self.sessions[name] = Session(socket, transport, name, self.log, hello)
         entry.heard_at = datetime.now().astimezone()
@@ -221,13 +215,11 @@ class Link:
         if since_s is None:
             return
         try:
-            replaces = self.members.shown(name, serial, since_s)
+            if self.members.shown(name, serial, since_s):
+                self.log.info("certificate replaced", node=name, serial=serial)
+                self.tell_revoked()
         except Failed as error:  # what runs there goes on; it is tried again at the next connection
             self.log.warn("certificate not noted", node=name, why=str(error))
-            return
-        if replaces:
-            self.log.info("certificate replaced", node=name, serial=serial)
-            self.tell_revoked()
 
     def _welcome(self, hello: wire.Hello, name: str) -> NodeEntry:
         """The node's entry, free for this agent. Raises :class:`BadInput` where another one is alive."""
@@ -284,8 +276,7 @@ class Link:
                 future.set_result(message)
         elif isinstance(message, wire.Heartbeat):
             entry.paused_at = (entry.paused_at or entry.heard_at) if message.paused else None
-            limited = message.limited_cpus is not None
-            entry.limited_at = (entry.limited_at or entry.heard_at) if limited else None
+            entry.limited_at = None if message.limited_cpus is None else entry.limited_at or entry.heard_at
         self.feed(Heard(entry.name, message))
 
     def _refuse(self, peer: str, kind: str, why: str) -> None:

@@ -28,6 +28,30 @@ _LONGEST_TRACE: Final = 8000  # characters
 _LEVELS: Final = {"info": "info", "warn": "warning"}
 
 
+class _Rate:
+    """So many lines in a minute of each key, at most, for as many keys as are remembered: the oldest are forgotten."""
+
+    def __init__(self, most: int, remembered: int) -> None:
+        self._most, self._remembered = most, remembered
+        self.minutes: dict[tuple[str, str], tuple[float, int]] = {}  # by key: when it began, and how many lines came
+
+    def begins(self, key: tuple[str, str], now_s: float) -> bool:
+        """Whether a line of that key would be the first of a minute."""
+        return key not in self.minutes or now_s - self.minutes[key][0] >= _QUIET_S
+
+    def left_out(self, key: tuple[str, str], now_s: float) -> int | None:
+        """Count a line: how many were left out in the minute before, if it begins one; None where it is left out."""
+        if self.begins(key, now_s):
+            _, count = self.minutes.pop(key, (0.0, 0))
+            if len(self.minutes) >= self._remembered:
+                del self.minutes[next(iter(self.minutes))]
+            self.minutes[key] = now_s, 1
+            return max(0, count - self._most)
+        began_s, count = self.minutes[key]
+        self.minutes[key] = began_s, count + 1
+        return 0 if count < self._most else None
+
+
 class Log:
     """Writes lines to a stream. ``now_s`` is a clock that never goes back, for the bounded rate."""
 
@@ -38,9 +62,9 @@ class Log:
         self._stream = stream or sys.stderr
         self._people = self._stream.isatty() if people is None else people
         self._now_s = now_s
-        self._seen: dict[tuple[str, str], tuple[float, int]] = {}
-        self._began_s, self._said, self._left_out = now_s(), 0, 0
-        self._lines: dict[tuple[str, str], tuple[float, int]] = {}
+        self._peers = _Rate(1, _REMEMBERED)
+        self._all_peers = _Rate(_MOST, 1)
+        self._subjects = _Rate(_MOST_OF_ONE, _SUBJECTS)
 
     def info(self, event: str, **fields: object) -> None:
         """What happened."""
@@ -52,18 +76,9 @@ class Log:
 
     def of(self, subject: str, level: str, event: str, **fields: object) -> None:
         """What happened to a job or a node: so many lines a minute, the next one with how many were left out."""
-        now_s = self._now_s()
-        began_s, count = self._lines.get((event, subject), (now_s, 0))
-        fresh = not count or now_s - began_s >= _QUIET_S
-        if fresh:
-            self._lines.pop((event, subject), None)
-            if len(self._lines) >= _SUBJECTS:
-                del self._lines[next(iter(self._lines))]
-        self._lines[event, subject] = (now_s, 1) if fresh else (began_s, count + 1)
-        if fresh and count > _MOST_OF_ONE:
-            fields["times_before"] = count - _MOST_OF_ONE
-        if fresh or count < _MOST_OF_ONE:
-            self._write(_LEVELS[level], event, fields)
+        left_out = self._subjects.left_out((event, subject), self._now_s())
+        if left_out is not None:
+            self._write(_LEVELS[level], event, fields | _before(left_out))
 
     def fault(self, event: str, error: BaseException, **fields: object) -> None:
         """What the service itself did wrong, with where: once a minute for each place: peers may cause it."""
@@ -81,31 +96,18 @@ class Log:
 
     def _again(self, peer: str, kind: str) -> dict[str, object] | None:
         """What to add to the line, or None where there is to be none now."""
-        now_s = self._now_s()
-        since_s, times = self._seen.get((peer, kind), (None, 0))
-        if since_s is not None and now_s - since_s < _QUIET_S:
-            self._seen[peer, kind] = (since_s, times + 1)
+        key, now_s = (peer, kind), self._now_s()
+        if self._peers.begins(key, now_s) and not self._room(now_s):
             return None
-        if not self._room(now_s):
-            return None
-        if len(self._seen) >= _REMEMBERED:
-            del self._seen[next(iter(self._seen))]
-        self._seen.pop((peer, kind), None)
-        self._seen[peer, kind] = (now_s, 0)
-        return {"times_before": times} if times else {}
+        left_out = self._peers.left_out(key, now_s)
+        return None if left_out is None else _before(left_out)
 
     def _room(self, now_s: float) -> bool:
         """Whether another line may be written in this minute; of the last one it is said how many were not."""
-        if now_s - self._began_s >= _QUIET_S:
-            left_out = self._left_out
-            self._began_s, self._said, self._left_out = now_s, 0, 0
-            if left_out:
-                self._write("warning", "more of this", {"lines_left_out": left_out})
-        if self._said >= _MOST:
-            self._left_out += 1
-            return False
-        self._said += 1
-        return True
+        left_out = self._all_peers.left_out(("", ""), now_s)
+        if left_out:
+            self._write("warning", "more of this", {"lines_left_out": left_out})
+        return left_out is not None
 
     def _write(self, level: str, event: str, fields: dict[str, object]) -> None:
         time_now = datetime.now().astimezone()
@@ -122,6 +124,10 @@ class Log:
             self._stream.flush()
         except (OSError, ValueError):  # nobody reads it any more: the jobs matter more than the log
             pass
+
+
+def _before(left_out: int) -> dict[str, object]:
+    return {"times_before": left_out} if left_out else {}
 
 
 def _plain(value: object) -> str:

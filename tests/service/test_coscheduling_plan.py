@@ -25,7 +25,7 @@ from space_scheduler.policy.order import fcfs
 from space_scheduler.reasons import Reason, Why
 from space_scheduler.service.api.submissions import checked
 from space_scheduler.service.journal.records import JobRecord
-from space_scheduler.service.launch.attempt import LaunchAttempt, Site
+from space_scheduler.service.launch.attempt import Attempts, LaunchAttempt
 from space_scheduler.service.launch.coscheduling import Coscheduling
 from space_scheduler.service.launch.gang import Gang
 from space_scheduler.service.launch.nodes import NodeBook
@@ -77,7 +77,7 @@ class Cluster:
         self.config = ClusterConfig(name="c", nodes=["a", "b"], coscheduling=CoschedulingSettings(mode=mode))
         self.book = NodeBook(self.config.nodes, lambda: 5.0)
         orders = Orders(self.config, wire.Fence("c", 1, "i"), Ed25519PrivateKey.generate())
-        self.site = Site(self.config, self.book, orders, Outbox())
+        self.shared = Attempts(self.config, self.book, orders, Outbox())
         self.attempts: dict[int, LaunchAttempt] = {}
         self.told = Coscheduling(self.config, self.book, self.attempts)
         self.clocks = Clocks(self.config)
@@ -107,7 +107,7 @@ class Cluster:
             Usage(), Presence.AWAY, limited_cpus=cpus, asked_us=77, clock_bound_us=bound_us, jobs=signs
         )
         for _ in range(3):  # a clock is believed when it stays so
-            if clock := self.clocks.event(entry):
+            if clock := self.clocks.event(entry, entry.beat):
                 self.happens(clock)
         for job_id, how in (receives or {}).items():
             if (launch := self.attempts.get(job_id)) and (seen := launch.receives_seen(node, how)):
@@ -121,7 +121,7 @@ class Cluster:
             job=job, user="u", submission=submission, state=JobState.RUNNING, submit_us=0, attempt=1,
             allocation=allocation,
         )  # fmt: skip
-        self.attempts[job_id] = LaunchAttempt(self.site, record, allocation, None, Gang(nodes))
+        self.attempts[job_id] = LaunchAttempt(self.shared, record, allocation, None, Gang(nodes))
         self.policy.there[job_id] = allocation
         for event in (ev.JobSubmitted(job), ev.Boundary(), ev.JobLaunched(job_id)):
             self.happens(event)
@@ -188,9 +188,9 @@ def test_a_clock_that_is_off_for_a_moment_ends_no_turns() -> None:
     assert entry.beat is not None
     for bound_us in (6_000, 6_000, 100, 6_000, 6_000):
         entry.beat = msgspec.structs.replace(entry.beat, clock_bound_us=bound_us)
-        assert cluster.clocks.event(entry) is None
-    assert cluster.clocks.event(entry) == ev.ClockSeen("a", False)
-    assert cluster.clocks.event(entry) is None
+        assert cluster.clocks.event(entry, entry.beat) is None
+    assert cluster.clocks.event(entry, entry.beat) == ev.ClockSeen("a", False)
+    assert cluster.clocks.event(entry, entry.beat) is None
 
 
 def test_who_takes_turns_is_the_same_after_a_restart_and_in_a_replay() -> None:

@@ -140,7 +140,7 @@ def test_the_memory_that_is_used_at_a_desk_is_told_in_steps_that_last() -> None:
     def says(gigabytes: float) -> Owner | None:
         usage = Usage(cpu_local=0.1, memory_local_bytes=round(gigabytes * (1 << 30)))
         entry.beat = wire.Heartbeat(usage, Presence.PRESENT)
-        if isinstance(event := desks.event(entry), OwnerCame):
+        if isinstance(event := desks.event(entry, entry.beat), OwnerCame):
             entry.owner = event.owner
             return event.owner
         return None
@@ -183,6 +183,6 @@ def test_a_pause_that_ends_while_a_guard_was_away_waits_for_what_is_left_there()
     entry.reason = f"paused: {WHY}"
     entry.stale = {(4, 1)}
     entry.beat = wire.Heartbeat(Usage(), Presence.AWAY)
-    assert owners.event(entry) is None, "job 4 is still there"
+    assert owners.event(entry, entry.beat) is None, "job 4 is still there"
     entry.stale = set()
-    assert owners.event(entry) == NodeResumed("n")
+    assert owners.event(entry, entry.beat) == NodeResumed("n")

@@ -6,7 +6,6 @@ whose agent speaks version 1 resizes no job: an attempt that would need it is re
 """
 
 import math
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -82,23 +81,32 @@ _TAIL_LINES: Final = 20
 _LONGEST_LINE: Final = 400
 
 
-class Site:
-    """What all attempts of one scheduler share: settings, nodes, orders, the outbox."""
+class Attempts:
+    """All attempts of one scheduler, by job, and what they share: settings, nodes, orders, the outbox."""
 
     def __init__(self, config: ClusterConfig, book: NodeBook, orders: Orders, out: Outbox) -> None:
         self.config: Final = config
         self.book: Final = book
         self.orders: Final = orders
         self.out: Final = out
-        self.suspects: Final = Suspects(config, book)
+        self.attempts: Final[dict[int, LaunchAttempt]] = {}
+        self.suspects: Final = Suspects(config, book, out)
         self.timeout_us: Final = config.time_us("launch_timeout")
         self.between: Final = config.components.between(config.name)
         self.stretch: Final = stretch(config)
         #: Whether the policy resizes jobs.
         self.resizes: Final = resizes(policy_of(config))
-        #: Whether limits count work; else nodes end a job by the clock.
+        #: Whether it chooses nodes by who is there. Limits count work then, and where it resizes jobs; else nodes end a
+        #: job by the clock.
         self.shares: Final = shares_nodes(policy_of(config))
-        self.counts_work: Final = self.shares or self.resizes
+
+    def on(self, name: str, key: tuple[int, int]) -> "LaunchAttempt | None":
+        """The attempt of that key, where it has a part on the node of that name; else None.
+
+        Another journal's job may have had its number, or the node may have left the job.
+        """
+        found = self.attempts.get(key[0])
+        return found if found is not None and found.key == key and name in found.gang.node_phases else None
 
     def order(self, name: str, key: tuple[int, int], kind: OrderKind) -> None:
         """Send an order that says nothing of the job but its number and attempt."""
@@ -114,21 +122,18 @@ class Site:
             self.out.say("info", "stray job", node=entry.name, job=key[0], attempt=key[1])
             self.order(entry.name, key, OrderKind.KILL)
 
-    def set_aside(self, found: Mapping[str, str]) -> None:
-        """Drain nodes on which too much has gone wrong, each with its reason."""
-        for name, reason in found.items():
-            self.out.say("warn", "node set aside", node=name, why=reason)
-            self.out.post(ev.NodeDrained(name, f"set aside: {reason}"), "by the scheduler")
-
 
 class LaunchAttempt:
     """One attempt at a job and its gang. ``peers`` is empty until the address of every node is known."""
 
-    def __init__(self, site: Site, record: JobRecord, allocation: Allocation, limit_us: int | None, gang: Gang) -> None:
-        self._site: Final = site
-        self._out: Final = site.out
+    def __init__(
+        self, shared: Attempts, record: JobRecord, allocation: Allocation, limit_us: int | None, gang: Gang
+    ) -> None:
+        self._shared: Final = shared
+        self._out: Final = shared.out
         self.job_id: Final = record.id
-        self.attempt: Final = max(1, record.attempt)
+        #: Job and attempt, as agents name it.
+        self.key: Final = (record.id, max(1, record.attempt))
         self.record = record
         self.allocation = allocation
         self.limit_us = limit_us
@@ -154,11 +159,6 @@ class LaunchAttempt:
         self.sent: dict[str, tuple[int, float]] = {}  # by node: the last order of a share or map on this link, and when
         self.differs: dict[tuple[str, str], float] = {}  # by node and kind: when a difference is to be repaired
 
-    @property
-    def key(self) -> tuple[int, int]:
-        """Job and attempt, as agents name it."""
-        return self.job_id, self.attempt
-
     def share(self, name: str) -> Share:
         """Its share of one of its nodes, as that node has been or is to be told."""
         return next(share for share in self.wanted.nodes if share.node == name)
@@ -176,13 +176,13 @@ class LaunchAttempt:
     @property
     def clusters(self) -> set[str]:
         """The clusters of its nodes."""
-        return {self._site.book.entry(node).cluster for node in self.gang.nodes}
+        return {self._shared.book.entry(node).cluster for node in self.gang.nodes}
 
     # its beginning and its end
 
     def begin(self) -> None:
         """The core has just started it."""
-        self._out.append(SetTimer(self.key, self._site.timeout_us))
+        self._out.append(SetTimer(self.key, self._shared.timeout_us))
         self.do(self.gang.begin())
 
     def adopt(self, found: Started) -> None:
@@ -190,20 +190,20 @@ class LaunchAttempt:
         self.peers = self.record.facts.peers or ()
         self.receives_told = found.turns.receives.get(self.job_id, ())
         self.given, self.asking = found.asked.get(self.job_id, (0, False))
-        self.running_s = self._site.book.now_s()
+        self.running_s = self._shared.book.now_s()
         running = self.record.state is JobState.RUNNING
         if (known := found.progress.get(self.job_id)) is not None:
             left_us, self.rate = known
             if running:
                 self._count_work(left_us)
         if self.timed:
-            self._out.append(SetTimer(self.key, self._site.timeout_us))
+            self._out.append(SetTimer(self.key, self._shared.timeout_us))
         if running and (new := found.resizing.get(self.job_id)) is not None:
             self.resize(self.allocation, new, resumed=True)
 
     def timed_out(self) -> None:
         """The launch, or the resize, has taken as long as it may."""
-        after = humanised(self._site.timeout_us)
+        after = humanised(self._shared.timeout_us)
         if self.timed:
             self.timed = False
             self.do(self.gang.timed_out(after))
@@ -214,7 +214,7 @@ class LaunchAttempt:
         """Its end is in the journal: its nodes may forget it."""
         self.do(self.gang.recorded())
         for name in self.returned:
-            self._site.order(name, self.key, OrderKind.FORGET)
+            self._shared.order(name, self.key, OrderKind.FORGET)
 
     def _ended(self, end: Ended) -> None:
         if end.outcome is JobState.COMPLETED and self.peers and (lost := unnoticed(end.error_tail, self.peers)):
@@ -230,27 +230,24 @@ class LaunchAttempt:
             efforts=self.efforts or None,
         )
         if end.blamed and end.code in NODES_OWN:
-            self._site.set_aside(self._site.suspects.failed(end.blamed, end.message))
-        event: ev.Event
+            self._shared.suspects.failed(end.blamed, end.message)
+        event: ev.Event = ev.JobEnded(self.job_id, end.outcome)
         if end.outcome is JobState.LAUNCH_FAILED and end.unrun:
             event = ev.LaunchFailed(self.job_id, end.blamed, passing=end.code == SLOW_USERS)
         elif end.outcome is JobState.NODE_LOST and end.code == BY_OWNER and end.node:
             event = ev.JobSentAway(self.job_id, end.node)
-        else:
-            event = ev.JobEnded(self.job_id, end.outcome)
         self._out.post(event, end.message, facts)
 
     def _failure(self, end: Ended) -> Failure:
         """Why it failed, for its user: by its launcher's own words, else by its nodes' reports; the last lines."""
         error = end.error_tail.decode(errors="replace")
         lines = [line[:_LONGEST_LINE] for line in error.splitlines()[-_TAIL_LINES:]]
-        found = diagnose(end.error_tail, self.peers) if end.outcome is JobState.FAILED and self.peers else None
-        if found is not None:
+        if end.outcome is JobState.FAILED and self.peers and (found := diagnose(end.error_tail, self.peers)):
             return Failure(found.message, found.node or end.node, found.rank, found.tail or lines)
         message = end.message or end.outcome.value
         if end.outcome is JobState.TIMED_OUT:
-            tasks, script = sum(peer.tasks for peer in self.peers), self.record.submission.script
-            cause = cause_of_time_out(error, tasks, script, self.seen)
+            tasks = sum(peer.tasks for peer in self.peers)
+            cause = cause_of_time_out(error, tasks, self.record.submission.script, self.seen)
             message = f"{message}; {cause}" if cause else message
         return Failure(message, end.node, tail=lines)
 
@@ -303,8 +300,11 @@ class LaunchAttempt:
             unchanged = refusal.code not in _UNKNOWN and not self.resizing.resumed
             self._undo_resize(self.resizing.refused(node, why, unchanged=unchanged))
 
-    def sees(self, entry: NodeEntry, sign: wire.JobSigns) -> None:
-        """What a heartbeat of a node says of the job: end it at its limit, tell the core of what is new."""
+    def sees(self, entry: NodeEntry, sign: wire.JobSigns, *, paused: bool) -> None:
+        """What a heartbeat of a node says of the job: end it at its limit, tell the core of what is new.
+
+        ``paused``: the node's owner has paused parallel work.
+        """
         self.efforts[entry.name] = sign.effort
         self.seen |= seen_in(sign)
         if received := self.receives_seen(entry.name, sign.receives):
@@ -312,22 +312,20 @@ class LaunchAttempt:
         work = self.work
         if work is None or self.gang.phase is not Phase.RUNNING:
             return
-        assert entry.beat is not None
-        now_s = self._site.book.now_s()
-        if not work.heard(entry.name, sign.ran_us, sign.queued_us, now_s, paused=bool(entry.beat.paused)):
+        now_s = self._shared.book.now_s()
+        if not work.heard(entry.name, sign.ran_us, sign.queued_us, now_s, paused=paused):
             return
         if work.over:
-            message = f"it has done the work of its time limit, {humanised(work.limit_us)}"
-            self.do(self.gang.kill(JobState.TIMED_OUT, message))
+            limit = humanised(work.limit_us)
+            self.do(self.gang.kill(JobState.TIMED_OUT, f"it has done the work of its time limit, {limit}"))
         elif (done_us := work.news()) is not None:
             work.told(done_us, now_s)
             self._out.post(ev.JobProgress(self.job_id, done_us), "measured by its nodes")
 
     def receives_seen(self, name: str, how: str) -> ev.ReceivesSeen | None:
         """What the core has to be told of how the job receives, of which a node has said this; None: nothing new."""
-        resizes = self._site.resizes
-        mode = self.record.submission.coscheduling or self._site.config.coscheduling.mode
-        if not (self.allocation.processes > 1 if resizes else len(self.tasks) > 1 and mode == Mode.CCS):
+        mode = self.record.submission.coscheduling or self._shared.config.coscheduling.mode
+        if not (self.allocation.processes > 1 if self._shared.resizes else len(self.tasks) > 1 and mode == Mode.CCS):
             return None
         self.receives[name] = how
         found = tuple(sorted({self._believed(each) for each in self.receives.values() if each in _RECEIVES}))
@@ -338,8 +336,8 @@ class LaunchAttempt:
 
     def _believed(self, how: str) -> Receives:
         """A process that yields, and has its CPU to itself, looks as if it polled."""
-        folded = self.allocation.folded and not self.record.job.resident
-        polls = self._site.resizes and not folded and how == Receives.POLLS
+        alone = self.record.job.resident or not self.allocation.folded
+        polls = self._shared.resizes and alone and how == Receives.POLLS
         return Receives.YIELDS if polls and yields(self.record.submission.environment) else _RECEIVES[how]
 
     def cannot_end(self, name: str, stall: Stall) -> None:
@@ -353,20 +351,19 @@ class LaunchAttempt:
 
     def _count_work(self, left_us: float | None = None) -> None:
         """Its script runs, with so much left to do (None: everything)."""
-        if self._site.counts_work and self.limit_us is not None:
-            now_s, nodes = self._site.book.now_s(), self.gang.nodes
+        if (self._shared.shares or self._shared.resizes) and self.limit_us is not None:
+            now_s, nodes = self._shared.book.now_s(), self.gang.nodes
             self.work = WorkDone(self.limit_us, nodes, now_s, left_us, self.rate, self._width_speed())
 
     def rate_changed(self, rate: float) -> None:
         """By the core's model it goes so fast from now on."""
         self.rate = rate
         if self.work is not None:
-            self.work.rate_changed(rate, self._site.book.now_s())
+            self.work.rate_changed(rate, self._shared.book.now_s())
 
     def _width_speed(self) -> float:
         """How much it does in the width that it has, against that in which its limit was given."""
-        held = self.allocation
-        return self._speed(held.procs if self.record.job.resident else held.processes)
+        return self._speed(self.allocation.procs if self.record.job.resident else self.allocation.processes)
 
     def _speed(self, processes: int) -> float:
         job = self.record.job
@@ -380,9 +377,9 @@ class LaunchAttempt:
         """
         if self.limit_us is None:
             return None
-        slowest = self._speed(smallest(self.record.job)) if self._site.resizes else 1
-        crossing = 1 + crossing_ppm(self.record.job, self.clusters, self._site.between) / ALONE_PPM
-        return math.ceil(self.limit_us * self._site.stretch * crossing / slowest)
+        slowest = self._speed(smallest(self.record.job)) if self._shared.resizes else 1
+        crossing = 1 + crossing_ppm(self.record.job, self.clusters, self._shared.between) / ALONE_PPM
+        return math.ceil(self.limit_us * self._shared.stretch * crossing / slowest)
 
     # a cluster that is cut off
 
@@ -391,7 +388,7 @@ class LaunchAttempt:
         if self.gang.phase is not Phase.RUNNING or not self.inside(entry.cluster):
             return False
         if self.cut_off_s is None:
-            self.cut_off_s = self._site.book.now_s()
+            self.cut_off_s = self._shared.book.now_s()
             self._out.say("warn", "job cut off", job=self.job_id, cluster=entry.cluster, todo="it goes on there")
         return True
 
@@ -420,11 +417,11 @@ class LaunchAttempt:
                 case Order(node, OrderKind.RUN):
                     self._out.append(Send(node, self._run_order()))
                 case Order(node, kind):
-                    self._site.order(node, self.key, kind)
+                    self._shared.order(node, self.key, kind)
                 case Launched():
-                    self._site.suspects.launched(gang.nodes)
+                    self._shared.suspects.launched(gang.nodes)
                     self._count_work()
-                    self.running_s = self._site.book.now_s()
+                    self.running_s = self._shared.book.now_s()
                     self._out.post(ev.JobLaunched(self.job_id), f"the script runs on {gang.first}")
                 case Left(node):
                     if self.resizing is not None:
@@ -444,7 +441,7 @@ class LaunchAttempt:
         if not self.held or not self.gang.launching:
             self.held.clear()
             return
-        book = self._site.book
+        book = self._shared.book
         if not self.peers:
             self.peers = book.peers(self.allocation)
             if not self.peers:
@@ -468,13 +465,12 @@ class LaunchAttempt:
         # a resize to 0 processors freezes the job: its ranks are not consulted
         kind = MalleableResizing if self.record.job.resident and new.procs else Resizing
         self.resizing = kind(old, new, resumed=resumed)
-        steps = self.resizing.begin()
         self._renew()
-        self._take_steps(steps)
+        self._take_steps(self.resizing.begin())
 
     def _cannot_resize(self, old: Allocation, new: Allocation) -> str:
         """Why it need not even be asked for; empty where it may be."""
-        gang, entry = self.gang, self._site.book.entry
+        gang, entry = self.gang, self._shared.book.entry
         if gang.phase is not Phase.RUNNING:
             return f"it is {gang.phase}"
         if new.nodes[0].node != gang.first:
@@ -486,15 +482,14 @@ class LaunchAttempt:
 
         So is a Prepared of the job's launch that comes again from a node that the job keeps.
         """
-        if self.resizing is None or self._site.orders.kind(node, message.order) is None:
-            return
-        if isinstance(message, wire.Resized) or self.resizing.joins(node):
-            self._take_steps(self.resizing.answered(node))
+        resizing, known = self.resizing, self._shared.orders.kind(node, message.order) is not None
+        if resizing is not None and known and (isinstance(message, wire.Resized) or resizing.joins(node)):
+            self._take_steps(resizing.answered(node))
 
     def _map_answered(self, node: str, order: wire.OrderId, *, joined: bool) -> None:
         """A node has told the job's ranks a map; an answer to an order that another has replaced is ignored."""
         resizing = self.resizing
-        if isinstance(resizing, MalleableResizing) and self._site.orders.kind(node, order) is OrderKind.ADAPT:
+        if isinstance(resizing, MalleableResizing) and self._shared.orders.kind(node, order) is OrderKind.ADAPT:
             steps = resizing.offered(node, joined=joined, absent=self._absent())
             if resizing.stage is Stage.UNDOING and any(isinstance(step, Offer) for step in steps):
                 self._renew()
@@ -504,8 +499,8 @@ class LaunchAttempt:
         """What it means that no node has a rank of the job."""
         if self.adapts:
             return Absent.LEFT
-        ran_s = self._site.book.now_s() - self.running_s
-        return Absent.NOT_STARTED if ran_s < self._site.timeout_us / US_PER_S else Absent.UNKNOWN
+        ran_s = self._shared.book.now_s() - self.running_s
+        return Absent.NOT_STARTED if ran_s < self._shared.timeout_us / US_PER_S else Absent.UNKNOWN
 
     def _resume_resize(self, entry: NodeEntry, report: wire.GroupReport | None) -> None:
         """A node calls: ask again for what it has not answered, and send what has waited for its address."""
@@ -518,8 +513,7 @@ class LaunchAttempt:
             if isinstance(resizing, MalleableResizing):
                 steps += resizing.offered(node, joined=False)
             self._take_steps(steps)
-        elif entry.rigid or started_anew:
-            why = entry.rigid or "it was started anew"
+        elif why := entry.rigid or ("it was started anew" if started_anew else ""):
             self._undo_resize(resizing.refused(node, why, unchanged=bool(entry.rigid)))
         else:
             held, self.resize_held = self.resize_held, []
@@ -536,30 +530,29 @@ class LaunchAttempt:
         """Nodes are told what they were not told before: by a newer grant or map, within a new time-out."""
         self.renewals += 1
         self.resize_held.clear()
-        self._out.extend((CancelTimer(self.key), SetTimer(self.key, self._site.timeout_us)))
+        self._out.extend((CancelTimer(self.key), SetTimer(self.key, self._shared.timeout_us)))
 
     def _take_steps(self, steps: list[Step], *, again: bool = False) -> None:
         """``again``: nodes are asked once more what they were asked before, by orders of the same numbers."""
         for step in steps:
             if isinstance(step, Ask | Offer) and not again:
                 kind = OrderKind.RESIZE if isinstance(step, Ask) else OrderKind.ADAPT
-                self._site.orders.new(step.node, self.key, kind)
-        for step in steps:
+                self._shared.orders.new(step.node, self.key, kind)
             match step:
                 case Leave(node):
                     self.do(self.gang.leave(node))
                 case Kept(why):
                     self._close_resize()
                     self._resize_failed(why)
-                case Resized():
-                    self._resized()
+                case Resized() if self.resizing is not None:
+                    self._resized(self.resizing.new)
                 case Offer(node):
                     self._send_numbered(node, self._map_order(node))
                 case Ask() | Join() if self.resizing is not None:
                     self._ask(step, self.resizing.wanted)
 
     def _ask(self, step: Ask | Join, wanted: Allocation) -> None:
-        node, site, peers = step.node, self._site, self._site.book.peers(wanted)
+        node, shared, peers = step.node, self._shared, self._shared.book.peers(wanted)
         if isinstance(step, Join) and node not in self.gang.node_phases:
             self.gang.join(node)
         if not peers:
@@ -568,19 +561,18 @@ class LaunchAttempt:
             self._send_numbered(node, self._share_order(node, peers))
         else:
             if not step.again:  # what it may have kept of an earlier time in the job goes first
-                site.orders.anew(node, self.key)
-                site.order(node, self.key, OrderKind.DISCARD)
+                shared.orders.anew(node, self.key)
+                shared.order(node, self.key, OrderKind.DISCARD)
             self._out.append(Send(node, self._prepare_order(node, peers)))
 
     def _send_numbered(self, node: str, order: wire.Resize | wire.Adapt) -> None:
-        if self._site.book.entry(node).connected:
-            self.sent[node] = order.order.n, self._site.book.now_s()
+        if self._shared.book.entry(node).connected:
+            self.sent[node] = order.order.n, self._shared.book.now_s()
         self._out.append(Send(node, order))
 
-    def _resized(self) -> None:
-        assert self.resizing is not None
-        self.allocation = self.resizing.new
-        self.peers = self._site.book.peers(self.allocation)
+    def _resized(self, held: Allocation) -> None:
+        self.allocation = held
+        self.peers = self._shared.book.peers(self.allocation)
         if self.work is not None:
             self.work.on_nodes(self.gang.nodes, self._width_speed())
         self._close_resize()
@@ -621,8 +613,8 @@ class LaunchAttempt:
 
     def ask_again(self, node: str) -> None:
         """Ask a node for the share that the core holds, where the addresses of all of the job's nodes are known."""
-        if peers := self._site.book.peers(self.allocation):
-            self._site.orders.new(node, self.key, OrderKind.RESIZE)
+        if peers := self._shared.book.peers(self.allocation):
+            self._shared.orders.new(node, self.key, OrderKind.RESIZE)
             self._send_numbered(node, self._share_order(node, peers))
 
     def offer_again(self, node: str, has: wire.JobHeld) -> None:
@@ -633,12 +625,12 @@ class LaunchAttempt:
         """
         nodes: tuple[str, ...] = (node,)
         if has.map is not None and has.map.number >= self.map_number:
-            renewals = has.map.number - (self._site.orders.fence.epoch << COUNT_BITS)
+            renewals = has.map.number - (self._shared.orders.fence.epoch << COUNT_BITS)
             if self.renewals <= renewals < (1 << COUNT_BITS) - 1:
                 self.renewals = renewals + 1
             nodes = self.gang.nodes
         for each in nodes:
-            self._site.orders.new(each, self.key, OrderKind.ADAPT)
+            self._shared.orders.new(each, self.key, OrderKind.ADAPT)
             self._send_numbered(each, self._map_order(each))
 
     # its orders: the same order has the same number again
@@ -648,7 +640,7 @@ class LaunchAttempt:
 
         None where tasks of several jobs share them. Processes that sleep get one CPU, at the lowest priority.
         """
-        if not (self._site.resizes or self._site.config.contract.mpl == 1):
+        if not (self._shared.resizes or self._shared.config.contract.mpl == 1):
             return None, False
         asleep = not share.procs and bool(self.wanted.procs) and self.record.job.resident
         return (1 if asleep else share.procs), asleep
@@ -656,30 +648,29 @@ class LaunchAttempt:
     @property
     def map_number(self) -> int:
         """The number of the map that its ranks were told last, or are told next: a later scheduler's are all higher."""
-        return (self._site.orders.fence.epoch << COUNT_BITS) + self.renewals
+        return (self._shared.orders.fence.epoch << COUNT_BITS) + self.renewals
 
     def _prepare_order(self, name: str, peers: tuple[wire.Peer, ...]) -> wire.Prepare:
         """For the node of that name, which is one of ``peers``, in the version that its agent speaks."""
-        site, record, submission = self._site, self.record, self.record.submission
-        version, context = site.book.entry(name).version, self._context(peers)
+        shared, record, submission = self._shared, self.record, self.record.submission
+        version, context = shared.book.entry(name).version, self._context(peers)
         environment, files = job_environment(context), job_files(context, name)
-        brings = version >= wire.FILES_VERSION
-        confines = site.resizes and version != wire.RIGID_VERSION
+        brings, confines = version >= wire.FILES_VERSION, shared.resizes and version != wire.RIGID_VERSION
         return wire.Prepare(
-            site.orders.fence,
-            site.orders.of(name, self.key, OrderKind.PREPARE),
+            shared.orders.fence,
+            shared.orders.of(name, self.key, OrderKind.PREPARE),
             user=record.user,
             peers=peers,
             tasks=next(peer.tasks for peer in peers if peer.name == name),
             memory_bytes=record.job.memory_bytes or None,
             limit_us=self.node_limit_us,
-            grace_us=site.orders.grace_us,
+            grace_us=shared.orders.grace_us,
             directory=submission.directory,
             environment=environment if brings else known_environment(environment, files),
             grant=self._grant(peers),
             umask=submission.umask,
             cpus=self.confined(self.share(name))[0] if confines else None,
-            map=self._map() if site.resizes and record.job.resident else None,
+            map=self._map() if shared.resizes and record.job.resident else None,
             uid=record.job.user if version >= wire.UID_VERSION else None,
             files=files if brings else msgspec.UNSET,
             watched=watched() if brings else (),
@@ -687,10 +678,10 @@ class LaunchAttempt:
 
     def _context(self, peers: tuple[wire.Peer, ...]) -> Context:
         """What launchers know of it."""
-        config, record, submission = self._site.config, self.record, self.record.submission
+        config, record, submission = self._shared.config, self.record, self.record.submission
         return Context(
             job_id=self.job_id,
-            attempt=self.attempt,
+            attempt=self.key[1],
             name=submission.name,
             tasks=sum(peer.tasks for peer in peers),
             user=record.user,
@@ -700,12 +691,12 @@ class LaunchAttempt:
             directory=submission.directory,
             submitted=submission.environment,
             coscheduling=submission.coscheduling or config.coscheduling.mode,
-            folds=self._site.resizes and record.job.foldable,
+            folds=self._shared.resizes and record.job.foldable,
         )
 
     def _run_order(self) -> wire.Run:
         """For the first node."""
-        record, orders = self.record, self._site.orders
+        record, orders = self.record, self._shared.orders
         return wire.Run(
             orders.fence,
             orders.of(self.gang.first, self.key, OrderKind.RUN),
@@ -717,9 +708,9 @@ class LaunchAttempt:
 
     def _share_order(self, node: str, peers: tuple[wire.Peer, ...]) -> wire.Resize:
         """For a node that the job keeps."""
-        share, orders = self.share(node), self._site.orders
+        share, orders = self.share(node), self._shared.orders
         cpus, asleep = self.confined(share)
-        brings = self._site.book.entry(node).version >= wire.FILES_VERSION
+        brings = self._shared.book.entry(node).version >= wire.FILES_VERSION
         return wire.Resize(
             orders.fence,
             orders.of(node, self.key, OrderKind.RESIZE),
@@ -733,22 +724,13 @@ class LaunchAttempt:
 
     def _map_order(self, node: str) -> wire.Adapt:
         """For a node of a job whose ranks are all there: tell them which of them are to be enabled."""
-        orders = self._site.orders
+        orders = self._shared.orders
         return wire.Adapt(orders.fence, orders.of(node, self.key, OrderKind.ADAPT), self._map())
 
     def _map(self) -> wire.JobMap:
         return wire.JobMap(self.map_number, {share.node: share.procs for share in self.wanted.nodes})
 
     def _grant(self, peers: tuple[wire.Peer, ...]) -> bytes:
-        nodes, orders = tuple(peer.name for peer in peers), self._site.orders
+        nodes, orders = tuple(peer.name for peer in peers), self._shared.orders
         fence, user = orders.fence, self.record.user
         return signed(Grant(fence.cluster_id, fence.epoch, *self.key, user, nodes, self.renewals), orders.key)
-
-
-def attempt_on(attempts: Mapping[int, LaunchAttempt], name: str, key: tuple[int, int]) -> LaunchAttempt | None:
-    """The attempt of that key, where it has a part on the node of that name; else None.
-
-    Another journal's job may have had its number, or the node may have left the job.
-    """
-    found = attempts.get(key[0])
-    return found if found is not None and found.key == key and name in found.gang.node_phases else None

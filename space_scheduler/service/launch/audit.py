@@ -25,7 +25,7 @@ nothing is kept: a job's mode, its due and its turn are told whole in each answe
 (:mod:`~.coscheduling`), the contract in each welcome, and it changes at a start of the scheduler alone.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
@@ -33,7 +33,7 @@ from cosched.model.job import JobState
 from cosched.model.time import US_PER_S
 from cosched.wire.api import RestartDoc
 from cosched.wire.messages import GroupReport, JobHeld, JobsHeld
-from space_scheduler.service.launch.attempt import LaunchAttempt, Site, attempt_on
+from space_scheduler.service.launch.attempt import Attempts, LaunchAttempt
 from space_scheduler.service.launch.gang import Gang, NodePhase, Order, Phase
 from space_scheduler.service.launch.nodes import NodeEntry
 from space_scheduler.service.launch.orders import OrderKind
@@ -59,25 +59,24 @@ class Kind(StrEnum):
 class Audit:
     """Compares, and has repaired what differs."""
 
-    def __init__(self, site: Site, attempts: Mapping[int, LaunchAttempt]) -> None:
-        self._beat_s: Final = site.config.time_us("heartbeat") / US_PER_S
-        self._site = site
-        self._book = site.book
-        self._attempts = attempts
+    def __init__(self, attempts: Attempts) -> None:
+        self._beat_s: Final = attempts.config.time_us("heartbeat") / US_PER_S
+        self._all = attempts
+        self._book = attempts.book
         self._logged_s: dict[str, float] = {}  # by node: when its differences were logged last
 
     def heard(self, entry: NodeEntry, said: JobsHeld, there: Iterable[int]) -> None:
         """A node says what it was told; ``there`` are the jobs that the core has there, as of a moment ago."""
         held = {(each.job_id, each.attempt): each for each in said.jobs}
         for job_id in there:
-            if (launch := self._attempts.get(job_id)) is not None and launch.key not in held:
+            if (launch := self._all.attempts.get(job_id)) is not None and launch.key not in held:
                 self._compare(entry, launch, None)
         for key, each in held.items():
-            if launch := attempt_on(self._attempts, entry.name, key):
+            if launch := self._all.on(entry.name, key):
                 self._compare(entry, launch, each)
             elif key not in entry.stale:
                 self._found(entry, key, Kind.STRAY, "not there by the book: ended")
-                self._site.end_stray(entry, key, over=False)
+                self._all.end_stray(entry, key, over=False)
 
     def _compare(self, entry: NodeEntry, launch: LaunchAttempt, has: JobHeld | None) -> None:
         gang, name = launch.gang, entry.name
@@ -87,9 +86,8 @@ class Audit:
             if self._is_due(launch, (name, "ending"), has is not None, two_beats_s, two_beats_s):
                 self._found(entry, launch.key, Kind.STRAY, "being ended by the book: ended")
                 launch.do([Order(name, OrderKind.KILL)])
-        if gang.phase is not Phase.RUNNING or phase is not NodePhase.READY:
-            return
-        if launch.resizing is not None or launch.key in entry.stale:
+        settled = gang.phase is Phase.RUNNING and phase is NodePhase.READY and launch.resizing is None
+        if not settled or launch.key in entry.stale:
             return
         if has is None:
             if not self._book.entry(gang.first).agreed:
@@ -97,7 +95,9 @@ class Audit:
             self._found(entry, launch.key, Kind.MISSING, "nothing of it is left there: ended")
             launch.do(gang.kill(JobState.NODE_LOST, f"{name} has nothing of it any more"))
             return
-        if has.tasks is None or self._under_way(launch, name, has):
+        number, sent_s = launch.sent.get(name, (0, 0.0))
+        under_way = has.order < number and self._book.now_s() - sent_s < _UNDER_WAY_BEATS * self._beat_s
+        if has.tasks is None or under_way:
             return
         for kind, words in ((Kind.SHARE, _other_share(launch, name, has)), (Kind.MAP, _other_map(launch, has))):
             if not self._is_due(launch, (name, kind.value), bool(words), 0, _AGAIN_BEATS * self._beat_s):
@@ -120,16 +120,12 @@ class Audit:
             return True
         return False
 
-    def _under_way(self, launch: LaunchAttempt, name: str, has: JobHeld) -> bool:
-        number, sent_s = launch.sent.get(name, (0, 0.0))
-        return has.order < number and self._book.now_s() - sent_s < _UNDER_WAY_BEATS * self._beat_s
-
     def _found(self, entry: NodeEntry, key: tuple[int, int], kind: Kind, words: str) -> None:
         entry.differences[kind.value] += 1
         now_s = self._book.now_s()
         if now_s - self._logged_s.get(entry.name, -_LOG_EVERY_S) >= _LOG_EVERY_S:
             self._logged_s[entry.name] = now_s
-            self._site.out.say(
+            self._all.out.say(
                 "warn", "node differs", node=entry.name, job=key[0], attempt=key[1], kind=kind.value, has=words
             )
 
@@ -223,9 +219,7 @@ def difference(gang: Gang, node: str, report: GroupReport | None) -> str:
 
 
 def _difference_of_script(gang: Gang, report: GroupReport) -> str:
-    runs = report.state == "running"
     if report.exit is not None or report.state == "ended":
         return "its script has ended meanwhile"
-    if gang.phase is Phase.RUNNING:
-        return "" if runs else "its script does not run"
-    return "its script runs already" if runs else ""
+    words = {(True, False): "its script does not run", (False, True): "its script runs already"}
+    return words.get((gang.phase is Phase.RUNNING, report.state == "running"), "")

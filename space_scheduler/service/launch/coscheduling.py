@@ -22,6 +22,8 @@ from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
 
 #: For how long a plan is told to further nodes, as a share of the heartbeat.
 _KEPT: Final = 0.5
+#: The row and the number of rows of a job that takes no turns.
+_NONE: Final = (0, 0)
 UNSEEN: Final = "not visible"
 
 
@@ -50,20 +52,22 @@ class Coscheduling:
         self._keep_s = _KEPT * config.time_us("heartbeat") / US_PER_S
         self._book = book
         self._attempts = attempts
-        self._turns: dict[int, Turn] = {}
+        self._turns: dict[int, tuple[int, int]] = {}  # by job that takes turns: its row, and how many there are
         self._plan = Shares({}, frozenset(), {})
         self._until_s = 0.0
 
     def follow(self, turns: Iterable[Turn]) -> None:
         """These are the turns that the core has decided on."""
-        self._turns = {turn.job_id: turn for turn in turns}
+        self._turns = {turn.job_id: (turn.row, turn.rows) for turn in turns}
 
     def answer(self, entry: NodeEntry, beat: wire.Heartbeat) -> wire.Turns:
         """For the node that has just said this."""
         plan, now_us = self.plan(), int(self._book.now_s() * US_PER_S)
         here = [each for job_id in plan.there.get(entry.name, ()) if (each := self._attempts.get(job_id)) is not None]
         turns = tuple(
-            wire.Turn(*each.key, self.mode(each).value, plan.rates[each.job_id] * tasks, *self._turn(each.job_id))
+            wire.Turn(
+                *each.key, self.mode(each).value, plan.rates[each.job_id] * tasks, *self._turns.get(each.job_id, _NONE)
+            )
             for each in here
             if (tasks := each.tasks.get(entry.name, 0))
         )
@@ -82,18 +86,16 @@ class Coscheduling:
 
     def document(self, job_id: int) -> CoschedulingDoc | None:
         """For a job that holds nodes."""
-        launch = self._attempts.get(job_id)
-        if launch is None:
+        if (launch := self._attempts.get(job_id)) is None:
             return None
-        plan = self._planned()
         signs = {node: sign for node in launch.tasks if (sign := self._signs(node, launch.key)) is not None}
-        row, count = self._turn(job_id)
+        row, count = self._turns.get(job_id, _NONE)
         transports = sorted({each for sign in signs.values() for each in sign.transports})
         return CoschedulingDoc(
             self.mode(launch).value,
             {node: sign.receives for node, sign in signs.items()},
             sum(sign.raises for sign in signs.values()),
-            round(plan.rates.get(job_id, 1.0), 4),
+            round(self._planned().rates.get(job_id, 1.0), 4),
             row,
             count,
             self._slot_us / US_PER_S if count else 0.0,
@@ -118,11 +120,6 @@ class Coscheduling:
             if sum(tasks[job_id][node] for job_id in jobs) > procs:
                 contended.add(node)
         return Shares(fair_rates(cpus, tasks), frozenset(contended), there)
-
-    def _turn(self, job_id: int) -> tuple[int, int]:
-        """A job's row, and how many there are; no rows where it takes no turns."""
-        turn = self._turns.get(job_id)
-        return (turn.row, turn.rows) if turn is not None else (0, 0)
 
     def _signs(self, node: str, key: tuple[int, int]) -> wire.JobSigns | None:
         entry = self._book.get(node)

@@ -134,7 +134,6 @@ class Gang:
         self.node_phases = dict.fromkeys(nodes, NodePhase.ASKED)
         self.adopted = adopted is not None
         self._verdict: Ended | None = None
-        self._blamed: tuple[str, ...] = ()
         self._asked_to_run = self.adopted  # the scheduler before may have asked
         self._begins_anew = begins_anew
         self._exit: Exit | None = None
@@ -169,9 +168,8 @@ class Gang:
         if self.phase not in (Phase.PREPARING, Phase.RUNNING) or self.node_phases[node] is not NodePhase.ASKED:
             return []
         self.node_phases[node] = NodePhase.READY
-        if self.phase is Phase.RUNNING:
-            return []  # it has joined
-        if any(phase is not NodePhase.READY for phase in self.node_phases.values()):
+        joined = self.phase is Phase.RUNNING
+        if joined or any(phase is not NodePhase.READY for phase in self.node_phases.values()):
             return []
         self.phase = Phase.LAUNCHING
         self._asked_to_run = True
@@ -180,8 +178,7 @@ class Gang:
     def refused(self, node: str, kind: OrderKind, code: str, message: str) -> list[Action]:
         """A node does not do what it was asked. What it cannot kill because it knows nothing of it, is not there."""
         if kind is OrderKind.KILL and code == "unknown":
-            phase = self.node_phases[node]
-            return self._knows_nothing(node, phase) if phase in (NodePhase.KILLING, NodePhase.LEAVING) else []
+            return self._knows_nothing(node, self.node_phases[node]) if self.waits_for(node) else []
         to_prepare, to_run = kind is OrderKind.PREPARE, kind is OrderKind.RUN and node == self.first
         if not (to_prepare or to_run):
             return []
@@ -193,16 +190,17 @@ class Gang:
         why, code = f"{node} refused: {message}", code if to_prepare else "run"
         if launch_fails:
             return self._launch_failed(why, (node,), code)
-        if ending and self._verdict is not None and self._verdict.code == "silent" and node in self._blamed:
-            self._verdict = Ended(JobState.LAUNCH_FAILED, why, node, code=code)  # the cause of its silence
+        if ending and self._verdict is not None and self._verdict.code == "silent" and node in self._verdict.blamed:
+            self._verdict = msgspec.structs.replace(  # the cause of its silence
+                self._verdict, outcome=JobState.LAUNCH_FAILED, message=why, node=node, code=code
+            )
         return []
 
     def timed_out(self, after: str) -> list[Action]:
         """The launch takes longer than it may; ``after`` says how long for people."""
         if self.phase is Phase.PREPARING:
             silent = [node for node, phase in self.node_phases.items() if phase is NodePhase.ASKED]
-            message = f"no answer within {after} from {', '.join(silent)}"
-            return self._launch_failed(message, tuple(silent), "silent")
+            return self._launch_failed(f"no answer within {after} from {', '.join(silent)}", tuple(silent), "silent")
         if self.phase is Phase.LAUNCHING:
             return self._launch_failed(f"{self.first} did not start the script within {after}", (self.first,), "silent")
         return []
@@ -220,8 +218,7 @@ class Gang:
 
     def may_leave(self, node: str) -> bool:
         """Whether the job need not wait for what a node is to end: its script never began."""
-        ending = self.phase is Phase.ENDING and self.node_phases[node] is NodePhase.KILLING
-        return ending and self.never_began
+        return self.phase is Phase.ENDING and self.node_phases[node] is NodePhase.KILLING and self.never_began
 
     @property
     def never_began(self) -> bool:
@@ -229,8 +226,7 @@ class Gang:
         return self._verdict is not None and not self._asked_to_run and self._exit in (None, _UNKNOWN)
 
     def _launch_failed(self, message: str, blamed: tuple[str, ...], code: str) -> list[Action]:
-        self._blamed = blamed
-        return self._end(Ended(JobState.LAUNCH_FAILED, message, blamed[0], code=code))
+        return self._end(Ended(JobState.LAUNCH_FAILED, message, blamed[0], blamed=blamed, code=code))
 
     def started(self, node: str) -> list[Action]:
         """The script runs."""
@@ -266,14 +262,11 @@ class Gang:
             self._peak_bytes[node] = max(self._peak_bytes.get(node, 0), memory_peak_bytes)
         if self.node_phases[node] is NodePhase.LEAVING and self.phase is Phase.RUNNING:
             return self._left(node)
-        if self.phase is Phase.RUNNING and node == self.first:
-            actions = self._kill_all()
-            self.node_phases[node] = NodePhase.EMPTY
-            return actions + self._finished()
+        actions = self._kill_all() if self.phase is Phase.RUNNING and node == self.first else []
         if self.phase is not Phase.ENDING or self.node_phases[node] is not NodePhase.KILLING:
             return []
         self.node_phases[node] = NodePhase.EMPTY
-        return self._finished()
+        return actions + self._finished()
 
     def lost(self, node: str, message: str) -> list[Action]:
         """A node is gone, or has forgotten the job.
@@ -339,9 +332,9 @@ class Gang:
         if self.phase is Phase.OVER:
             return []
         if self.phase is Phase.ENDING:
-            if self._verdict is None or self._verdict.outcome is JobState.LAUNCH_FAILED:
-                code = self._verdict.code if self._verdict else ""  # what failed counts for its nodes all the same
-                self._verdict = Ended(outcome, message, code=code)
+            failed = self._verdict or Ended(JobState.LAUNCH_FAILED)
+            if failed.outcome is JobState.LAUNCH_FAILED:  # what failed counts for its nodes all the same
+                self._verdict = msgspec.structs.replace(failed, outcome=outcome, message=message, node=None)
             return self._finished()
         self._begins_anew = begins_anew
         return self._end(Ended(outcome, message))
@@ -357,9 +350,8 @@ class Gang:
 
     def recorded(self) -> list[Action]:
         """The end is in the journal: the nodes may forget the job. A lost one is told when it comes back with it."""
-        if self.phase is not Phase.OVER:
-            return []
-        return [Order(node, OrderKind.FORGET) for node, phase in self.node_phases.items() if phase is NodePhase.EMPTY]
+        empty = [node for node, phase in self.node_phases.items() if phase is NodePhase.EMPTY]
+        return [Order(node, OrderKind.FORGET) for node in empty if self.phase is Phase.OVER]
 
     def reported(self, node: str, report: GroupReport | None) -> list[Action]:
         """An agent came (back) and says what it has of the job; None: nothing. Asks again for what is missing."""
@@ -417,9 +409,8 @@ class Gang:
 
     def _up(self) -> None:
         self.phase = Phase.RUNNING
-        for node, phase in self.node_phases.items():
-            if phase is NodePhase.ASKED:
-                self.node_phases[node] = NodePhase.READY
+        asked = [node for node, phase in self.node_phases.items() if phase is NodePhase.ASKED]
+        self.node_phases.update(dict.fromkeys(asked, NodePhase.READY))
 
     def _end(self, verdict: Ended) -> list[Action]:
         self._verdict = verdict
@@ -440,40 +431,30 @@ class Gang:
         ):
             return []
         self.phase = Phase.OVER
-        end = msgspec.structs.replace(
-            self._verdict,
-            exit=self._exit,
-            error_tail=self._tail,
-            cpu_us=dict(self._cpu_us),
-            memory_peak_bytes=dict(self._peak_bytes),
-            unrun=bool(self._blamed) and self.never_began,
-            blamed=self._blamed,
-        )
-        return [end]
+        return [
+            msgspec.structs.replace(
+                self._verdict,
+                exit=self._exit,
+                error_tail=self._tail,
+                cpu_us=dict(self._cpu_us),
+                memory_peak_bytes=dict(self._peak_bytes),
+                unrun=bool(self._verdict.blamed) and self.never_began,
+            )
+        ]
 
 
 def judged(how: Exit, node: str) -> Ended:
     """What the end of a job is whose script has ended like this on a node."""
-    return Ended(*_outcome(how), node, code=BY_OWNER if how.cause == BY_OWNER else "")
-
-
-def _outcome(how: Exit) -> tuple[JobState, str]:
-    """The outcome, and what to tell about it."""
+    outcome, message = JobState.FAILED, f"the script ended with status {how.status}"
     if how.cause in _CAUSES:
-        return _CAUSES[how.cause]
-    if how.signal is not None:
-        return JobState.FAILED, f"the script was ended by signal {_signal_name(how.signal)}"
-    if how.status is None:
-        return _CAUSES["unknown"]
-    if how.cause == "killed":
-        return JobState.FAILED, "it was killed on its node"
-    if how.status:
-        return JobState.FAILED, f"the script ended with status {how.status}"
-    return JobState.COMPLETED, "the script ended with status 0"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return f"{number} ({signal.Signals(number).name})"
-    except ValueError:
-        return str(number)
+        outcome, message = _CAUSES[how.cause]
+    elif how.signal is not None:
+        name = next((f"{how.signal} ({each.name})" for each in signal.Signals if each == how.signal), how.signal)
+        message = f"the script was ended by signal {name}"
+    elif how.status is None:
+        outcome, message = _CAUSES["unknown"]
+    elif how.cause == "killed":
+        message = "it was killed on its node"
+    elif how.status == 0:
+        outcome = JobState.COMPLETED
+    return Ended(outcome, message, node, code=BY_OWNER if how.cause == BY_OWNER else "")

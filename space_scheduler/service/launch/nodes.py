@@ -1,7 +1,7 @@
 """What the service knows of each node: whether it is connected, in service, drained; what it said last."""
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -99,15 +99,12 @@ class NodeEntry:
             return "closed"
         if self.drained:
             return "draining" if busy else "drained"
-        if self.size is not None:
-            return "up"
-        return "lost" if self.known else "unknown"
+        return "up" if self.size is not None else "lost" if self.known else "unknown"
 
     @property
     def opens_s(self) -> float | None:
         """In how many seconds its owner's hours begin again, by its last report, if those alone keep jobs away."""
-        paused = self.beat is not None and self.beat.paused and self.report is not None
-        return self.report.opens_s if paused and self.report is not None else None
+        return self.report.opens_s if self.report is not None and self.beat is not None and self.beat.paused else None
 
     @property
     def availability(self) -> Availability:
@@ -158,23 +155,20 @@ class NodeEntry:
             memory_is_relaxed=False,
             cluster=self.cluster,
         )
-        held_procs = sum(stall.procs for stall in self.left.values())
-        held_memory_bytes = sum(stall.memory_bytes for stall in self.left.values())
         return msgspec.structs.replace(
             node,
             bans=self.banned,
-            held_procs=min(held_procs, node.procs),
-            held_memory_bytes=min(held_memory_bytes, node.memory_bytes),
+            held_procs=min(sum(stall.procs for stall in self.left.values()), node.procs),
+            held_memory_bytes=min(sum(stall.memory_bytes for stall in self.left.values()), node.memory_bytes),
         )
 
 
 class NodeBook:
     """All nodes by name, in the allow-list's order."""
 
-    def __init__(self, names: Iterable[str], now_s: Callable[[], float]) -> None:
+    def __init__(self, names: Sequence[str], now_s: Callable[[], float]) -> None:
         """Raises :class:`cosched.errors.BadInput` for two spellings of a host."""
         self.now_s = now_s
-        names = list(names)
         check_spellings(names, "nodes (of cluster.yaml, and admitted)")
         self.allowed = set(names)
         self._entries = {name: NodeEntry(name) for name in names}

@@ -5,6 +5,7 @@ scheduler's are all higher than those of an earlier one, since they begin with i
 what was ordered before a restart.
 """
 
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -40,12 +41,12 @@ class OrderKind(StrEnum):
     DISCARD = "discard"
 
 
+@dataclass(slots=True)
 class _Given:
     """What a node was given for one attempt: how many orders, and the number of the last of each kind."""
 
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self.last: dict[OrderKind, int] = {}
+    count: int
+    last: dict[OrderKind, int] = field(default_factory=dict)
 
 
 class OrderNumbers:

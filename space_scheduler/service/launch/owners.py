@@ -27,10 +27,10 @@ from cosched.model.contract import SocialContract
 from cosched.model.node import Owner
 from cosched.model.stall import Stall
 from cosched.model.time import US_PER_S, humanised, us
-from cosched.wire.messages import EXPIRED, NO_GUARD, NO_ROOM
+from cosched.wire.messages import EXPIRED, NO_GUARD, NO_ROOM, Heartbeat
 from space_scheduler.machine import events as ev
 from space_scheduler.service.launch.nodes import ASLEEP, CLOSED, NodeBook, NodeEntry
-from space_scheduler.service.launch.values import AskWanted, Effect, Say, Wake
+from space_scheduler.service.launch.values import AskWanted, Effect, Outbox, Say, Wake
 
 PAUSED: Final = "paused: "
 #: What the reason of a node begins with that is drained because a file system there does not answer.
@@ -65,9 +65,9 @@ class AtDesks:
         self._told: dict[str, Owner | None] = {}  # by node: who is there (None: nobody), on its way to the journal
         self._moved: Counter[str] = Counter()  # by node: heartbeats in a row with another step than was told
 
-    def event(self, entry: NodeEntry) -> ev.OwnerCame | ev.OwnerLeft | None:
+    def event(self, entry: NodeEntry, beat: Heartbeat) -> ev.OwnerCame | ev.OwnerLeft | None:
         """What the core has to be told after a node's heartbeat; None: nothing new."""
-        there = self._seen(entry)
+        there = self._seen(entry, beat)
         if there == entry.owner:
             self._told.pop(entry.name, None)
         elif self._told.get(entry.name, entry.owner) != there:
@@ -75,13 +75,12 @@ class AtDesks:
             return ev.OwnerLeft(entry.name) if there is None else ev.OwnerCame(entry.name, there)
         return None
 
-    def _seen(self, entry: NodeEntry) -> Owner | None:
+    def _seen(self, entry: NodeEntry, beat: Heartbeat) -> Owner | None:
         """Who is there by the last heartbeat, with the use that the core is to know of."""
-        assert entry.beat is not None
-        if not entry.beat.presence.counts_as_present:
+        if not beat.presence.counts_as_present:
             self._moved.pop(entry.name, None)
             return None
-        usage, told = entry.beat.usage, entry.owner
+        usage, told = beat.usage, entry.owner
         memory_step = max(1, entry.hello.memory_bytes // MEMORY_STEPS) if entry.hello else 1 << 30
         cpu_permille, memory_bytes = round(1000 * max(0.0, usage.cpu_local)), max(0, usage.memory_local_bytes)
         step = Owner(
@@ -99,9 +98,7 @@ class AtDesks:
 
 def _stepped(used: int, step: int, told: int | None) -> int:
     """A use in whole steps: as it was told, where it is not far from that."""
-    if told is not None and abs(used - told) < _SLACK_STEPS * step:
-        return told
-    return step * round(used / step)
+    return told if told is not None and abs(used - told) < _SLACK_STEPS * step else step * round(used / step)
 
 
 class Owners:
@@ -114,14 +111,11 @@ class Owners:
         """A node was resumed, by whomever: what was asked for before is over."""
         self._asked.pop(name, None)
 
-    def event(self, entry: NodeEntry) -> ev.NodeDrained | ev.NodeResumed | None:
+    def event(self, entry: NodeEntry, beat: Heartbeat) -> ev.NodeDrained | ev.NodeResumed | None:
         """What the core has to be told after a node's heartbeat; None: nothing new."""
-        why = _kept_out(entry)
-        if drained_by_node(entry):
-            settled = bool(why) and _kind(why) == _kind(entry.reason)
-        else:
-            settled = not why or entry.drained
-        if settled:
+        why = _kept_out(entry, beat)
+        kept_out = bool(why) and _kind(why) == _kind(entry.reason)
+        if kept_out if drained_by_node(entry) else not why or entry.drained:
             self._asked.pop(entry.name, None)
             return None
         asks = bool(why), _kind(why)
@@ -159,13 +153,12 @@ def _closed(entry: NodeEntry) -> str:
     return f"{CLOSED}until {opens.astimezone():%a %H:%M}"
 
 
-def _kept_out(entry: NodeEntry) -> str:
+def _kept_out(entry: NodeEntry, beat: Heartbeat) -> str:
     """Why nothing may start there, as a drain's reason; empty where it may.
 
     By the node's own word, then by what this scheduler concludes from its word and its certificate.
     """
-    assert entry.beat is not None
-    beat, disk, aside = entry.beat, entry.report.disk if entry.report else "", why_aside(entry.stalls.values())
+    disk, aside = entry.report.disk if entry.report else "", why_aside(entry.stalls.values())
     reasons = (
         ASLEEP if entry.asleep else "",
         _closed(entry) or PAUSED + beat.paused if beat.paused else "",
@@ -212,9 +205,10 @@ def by_scheduler(reason: str) -> bool:
 
 
 class Suspects:
-    """Counts. What each method gives are the nodes to be set aside now, with the reason for people."""
+    """Counts, and drains nodes on which too much has gone wrong."""
 
-    def __init__(self, config: ClusterConfig, book: NodeBook) -> None:
+    def __init__(self, config: ClusterConfig, book: NodeBook, out: Outbox) -> None:
+        self._out = out
         self._after = config.set_aside
         self._within_us = config.set_aside.within_us
         self._book = book
@@ -232,28 +226,30 @@ class Suspects:
         self._failures.pop(name, None)
         self._losses.pop(name, None)
 
-    def failed(self, nodes: Iterable[str], message: str) -> dict[str, str]:
+    def failed(self, nodes: Iterable[str], message: str) -> None:
         """A launch has failed on these, by their own fault."""
-        found: dict[str, str] = {}
+        going = 0
         for name in nodes:
             self._failures[name] += 1
             count = self._failures[name]
-            if 0 < self._after.failed_launches <= count and self._may_go(name, len(found)):
-                found[name] = f"{count}{_FAILED}{message}"
-                self.counted["launches"] += 1
-        return found
+            if 0 < self._after.failed_launches <= count and self._may_go(name, going):
+                going += 1
+                self._set_aside(name, f"{count}{_FAILED}{message}", "launches")
 
-    def lost(self, name: str) -> dict[str, str]:
+    def lost(self, name: str) -> None:
         """It was in service, and fell silent for a lease."""
         now_s = self._book.now_s()
         times = self._losses.setdefault(name, deque())
         times.append(now_s)
         while times[0] < now_s - self._within_us / US_PER_S:
             times.popleft()
-        if not 0 < self._after.losses <= len(times) or not self._may_go(name, 0):
-            return {}
-        self.counted["losses"] += 1
-        return {name: f"{_WAS_LOST}{len(times)} times within {humanised(self._within_us)}"}
+        if 0 < self._after.losses <= len(times) and self._may_go(name, 0):
+            self._set_aside(name, f"{_WAS_LOST}{len(times)} times within {humanised(self._within_us)}", "losses")
+
+    def _set_aside(self, name: str, reason: str, cause: str) -> None:
+        self.counted[cause] += 1
+        self._out.say("warn", "node set aside", node=name, why=reason)
+        self._out.post(ev.NodeDrained(name, f"set aside: {reason}"), "by the scheduler")
 
     def _may_go(self, name: str, going: int) -> bool:
         """Whether it is there to be set aside, and at least half of the nodes that were ever here stay."""
@@ -274,11 +270,10 @@ class Clocks:
         self.keeps_time: set[str] = set()
         self._differs: Counter[str] = Counter()  # by node: heartbeats in a row that say otherwise
 
-    def event(self, entry: NodeEntry) -> ev.ClockSeen | None:
+    def event(self, entry: NodeEntry, beat: Heartbeat) -> ev.ClockSeen | None:
         """What the core has to be told of a node's clock after a heartbeat; None: nothing new."""
-        assert entry.beat is not None
         name = entry.name
-        good = 0 <= entry.beat.clock_bound_us <= self._most_off_us
+        good = 0 <= beat.clock_bound_us <= self._most_off_us
         differs = 0 if good == (name in self.keeps_time) else self._differs[name] + 1
         self._differs[name] = differs % _BEATS
         if differs < _BEATS:
@@ -365,8 +360,7 @@ class Sleepers:
 
     def _is_coming(self, entry: NodeEntry) -> bool:
         """Called a moment ago, and not there yet: what waits for it needs no other."""
-        call = self._calls.get(entry.name, _NEVER)
-        return self._sleeps(entry) and self._book.now_s() - call.at_s < _COMING_S
+        return self._sleeps(entry) and self._book.now_s() - self._calls.get(entry.name, _NEVER).at_s < _COMING_S
 
     def _sleeps(self, entry: NodeEntry) -> bool:
         if entry.wakeable is None or not entry.asleep or (entry.drained and entry.reason != ASLEEP):

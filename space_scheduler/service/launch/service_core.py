@@ -31,7 +31,7 @@ from space_scheduler.progress import ALONE_PPM
 from space_scheduler.reasons import Reason, Why
 from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.launch import values as given
-from space_scheduler.service.launch.attempt import LaunchAttempt, Site, attempt_on
+from space_scheduler.service.launch.attempt import Attempts, LaunchAttempt
 from space_scheduler.service.launch.audit import Audit, Comparison
 from space_scheduler.service.launch.coscheduling import Coscheduling
 from space_scheduler.service.launch.gang import Gang, Phase
@@ -100,8 +100,7 @@ class ServiceCore:
         """Take over the jobs that hold nodes by the journal, and await those nodes."""
         self.coscheduling.follow(found.turns.turns)
         self.launches.clocks.keeps_time = set(found.turns.keeps_time)
-        holding = self.launches.adopt(found)
-        self.book.recovered(found.nodes, holding)
+        self.book.recovered(found.nodes, self.launches.adopt(found))
         awaited = {entry.name for entry in self.book if entry.heard_s is not None}
         self.launches.comparison.begin(len(self.launches.attempts), awaited)
 
@@ -142,17 +141,21 @@ class ServiceCore:
             groups=len(hello.groups),
             version=entry.version,
         )
-        welcome = wire.Welcome(
-            entry.version,
-            self.fence,
-            self.config.time_us("heartbeat"),
-            self.config.time_us("lease"),
-            self.config.contract,
-            called.session,
-            hello.session,
-            called.revoked,
+        self._out.append(
+            Send(
+                entry.name,
+                wire.Welcome(
+                    entry.version,
+                    self.fence,
+                    self.config.time_us("heartbeat"),
+                    self.config.time_us("lease"),
+                    self.config.contract,
+                    called.session,
+                    hello.session,
+                    called.revoked,
+                ),
+            )
         )
-        self._out.append(Send(entry.name, welcome))
 
     def _heard(self, entry: NodeEntry, message: wire.FromAgent) -> None:
         if not entry.connected:
@@ -162,7 +165,7 @@ class ServiceCore:
             case wire.Heartbeat():
                 self._sleeps(entry)
                 entry.beat = message
-                self.launches.beat(entry)
+                self.launches.beat(entry, message)
                 if message.asked_us:
                     self._out.append(Send(entry.name, self.coscheduling.answer(entry, message)))
             case wire.JobsHeld():
@@ -198,13 +201,12 @@ class ServiceCore:
         entry = self.book.get(name)
         if revoked:
             self._tell_revoked(revoked, entry)
-        if entry is None:
-            return
-        if entry.connected:
-            rejected = wire.Rejected(f"node {name!r} was removed from this cluster", self.fence)
-            self._out.extend((Send(name, rejected), Cut(name, _LAST_WORDS_S)))
-            entry.connected = False
-        self._lose(entry)
+        if entry is not None:
+            if entry.connected:
+                rejected = wire.Rejected(f"node {name!r} was removed from this cluster", self.fence)
+                self._out.extend((Send(name, rejected), Cut(name, _LAST_WORDS_S)))
+                entry.connected = False
+            self._lose(entry)
 
     def _tell_revoked(self, revoked: tuple[str, ...], but: NodeEntry | None = None) -> None:
         others = (each for each in self.book if each is not but and each.connected)
@@ -238,17 +240,16 @@ class ServiceCore:
         self.launches.lost(entry)
 
 
-class Launches(Site):
-    """All jobs that hold nodes, by number (``attempts``), and what they have in common."""
+class Launches(Attempts):
+    """All jobs that hold nodes, by number: what happens to several of them, and to their nodes."""
 
     def __init__(self, config: ClusterConfig, book: NodeBook, orders: Orders, out: Outbox) -> None:
         super().__init__(config, book, orders, out)
-        self.attempts: dict[int, LaunchAttempt] = {}
         self.coscheduling = Coscheduling(config, book, self.attempts)
         self.sleepers = Sleepers(book, config.contract)
         self.clocks = Clocks(config)
         self.comparison = Comparison(out)
-        self.audit = Audit(self, self.attempts)
+        self.audit = Audit(self)
         self._owners = Owners()
         self._desks = AtDesks() if self.shares else None
         self._lease_us = config.time_us("lease")
@@ -263,12 +264,11 @@ class Launches(Site):
             if record.allocation is None or record.state in TERMINAL:
                 continue
             last = record.history[-1].reason if record.history else None
-            ending = last if record.state is JobState.ENDING else None
             gang = Gang(
                 tuple(share.node for share in record.allocation.nodes),
                 adopted=record.state,
                 ending=_OUTCOMES.get(last.why, JobState.CANCELLED) if last is not None else JobState.CANCELLED,
-                begins_anew=ending is not None and _by_plan(ending),
+                begins_anew=record.state is JobState.ENDING and last is not None and _by_plan(last),
             )
             launch = LaunchAttempt(self, record, record.allocation, record.limit_us, gang)
             self.attempts[record.id] = launch
@@ -334,32 +334,26 @@ class Launches(Site):
 
     # the nodes' side
 
-    def _on(self, entry: NodeEntry, key: tuple[int, int]) -> LaunchAttempt | None:
-        return attempt_on(self.attempts, entry.name, key)
-
-    def beat(self, entry: NodeEntry) -> None:
+    def beat(self, entry: NodeEntry, beat: wire.Heartbeat) -> None:
         """A heartbeat has come: pass its owner's word on to the core, and keep what it says of jobs."""
-        assert entry.beat is not None
-        for sign in entry.beat.jobs:
-            if launch := self._on(entry, (sign.job_id, sign.attempt)):
-                launch.sees(entry, sign)
-        self._take_stalls(entry, entry.beat)
-        self._give_up_unguarded(entry, entry.beat.guard)
-        if not entry.beat.guard:
+        for sign in beat.jobs:
+            if launch := self.on(entry.name, (sign.job_id, sign.attempt)):
+                launch.sees(entry, sign, paused=bool(beat.paused))
+        self._take_stalls(entry, beat)
+        self._give_up_unguarded(entry, beat.guard)
+        if not beat.guard:
             again, entry.unforgotten = sorted(entry.unforgotten), set()
             for key in again:
-                launch = self._on(entry, key)
+                launch = self.on(entry.name, key)
                 if launch is None:
                     self.order(entry.name, key, OrderKind.FORGET)
                 elif launch.gang.gone(entry.name):  # its gang counts on it no more: when its end is in the journal
                     launch.returned.append(entry.name)
         if not entry.known:
             return
-        if clock := self.clocks.event(entry):
-            self.out.post(clock, "by the node")
-        if event := self._owners.event(entry):
+        for event in filter(None, (self.clocks.event(entry, beat), self._owners.event(entry, beat))):
             self.out.post(event, "by the node")
-        if self._desks and (came_or_left := self._desks.event(entry)):
+        if self._desks and (came_or_left := self._desks.event(entry, beat)):
             self.out.post(came_or_left)
 
     def _take_stalls(self, entry: NodeEntry, beat: wire.Heartbeat) -> None:
@@ -368,7 +362,7 @@ class Launches(Site):
         A job whose script never began leaves it to the node, and is tried elsewhere once the core knows what is held.
         """
         entry.stalls = {(sign.job_id, sign.attempt): sign.stall for sign in beat.jobs if sign.stall}
-        launches = {key: self._on(entry, key) for key in entry.stalls}
+        launches = {key: self.on(entry.name, key) for key in entry.stalls}
         entry.left = {
             key: entry.stalls[key]
             for key, launch in launches.items()
@@ -410,7 +404,7 @@ class Launches(Site):
                 self.comparison.found(entry.name, launch.job_id, launch.gang, report)
                 launch.came(entry, report)
         for key, report in reports.items():
-            launch_here, over = self._on(entry, key), report.state == "ended"
+            launch_here, over = self.on(entry.name, key), report.state == "ended"
             if launch_here is None or launch_here.gang.gone(entry.name):
                 if launch_here is not None and over:
                     launch_here.returned.append(entry.name)  # it may forget the job when its end is in the journal
@@ -424,13 +418,13 @@ class Launches(Site):
     def owner_said(self, entry: NodeEntry) -> None:
         """A node's owner has said something: end what was ended there, and have the core know what is left."""
         for key in entry.word.ended:
-            if launch := self._on(entry, key):
+            if launch := self.on(entry.name, key):
                 launch.do(launch.gang.ended_by_owner(entry.name))
         self._into_service(entry)
 
     def take_report(self, entry: NodeEntry, message: wire.FromAgent, key: tuple[int, int]) -> None:
         """A node reports something of an attempt."""
-        launch = self._on(entry, key)
+        launch = self.on(entry.name, key)
         if launch is not None and key not in entry.stale:
             launch.heard(entry.name, message)
             return
@@ -439,7 +433,7 @@ class Launches(Site):
 
     def take_refusal(self, entry: NodeEntry, refusal: wire.Refused, key: tuple[int, int]) -> None:
         """A node does not obey an order about an attempt."""
-        kind, launch = self.orders.kind(entry.name, refusal.order), self._on(entry, key)
+        kind, launch = self.orders.kind(entry.name, refusal.order), self.on(entry.name, key)
         if kind is OrderKind.FORGET:
             if len(entry.unforgotten) < _MOST_UNFORGOTTEN:  # more no honest node has
                 entry.unforgotten.add(key)  # its guard is away, or was not done yet
@@ -466,7 +460,7 @@ class Launches(Site):
             else:
                 self.out.post(ev.NodeLost(entry.name), message)
                 if not entry.asleep:
-                    self.set_aside(self.suspects.lost(entry.name))
+                    self.suspects.lost(entry.name)
         for launch in list(self.attempts.values()):
             if entry.name in launch.gang.node_phases and not (cut_off and launch.waits_for_cluster(entry)):
                 launch.do(launch.gang.lost(entry.name, message))
@@ -478,9 +472,8 @@ class Launches(Site):
         The others have been silent for half a lease at least, for they do not all fall silent at one instant. A node
         that was removed is lost for good.
         """
-        if entry.name not in self.book.allowed:
-            return False
-        if len({each.cluster for each in self.book if each.known or each.hello is not None}) < 2:
+        clusters = {each.cluster for each in self.book if each.known or each.hello is not None}
+        if entry.name not in self.book.allowed or len(clusters) < 2:
             return False
         since_s = self.book.now_s() - self._lease_us / US_PER_S / 2
         others = (each for each in self.book if each is not entry and each.cluster == entry.cluster)

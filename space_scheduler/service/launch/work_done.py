@@ -54,10 +54,8 @@ class WorkDone:
         """From now on these are the job's nodes, and its width."""
         self._width_speed = width_speed
         self._known = {name: self._known.get(name) for name in nodes}
-        for gone in self._told.keys() - self._known.keys():
-            del self._told[gone]
-        for gone in self._totals.keys() - self._known.keys():
-            del self._totals[gone]
+        self._told = {name: told for name, told in self._told.items() if name in self._known}
+        self._totals = {name: totals for name, totals in self._totals.items() if name in self._known}
 
     # what nodes say
 

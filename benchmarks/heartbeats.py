@@ -60,13 +60,9 @@ class Clock:
 class NoHost:
     """There is no core: nothing that it would have to hear happens in a round."""
 
-    async def post(self, *_: object, **__: object) -> Any:
-        """An event: a defect of the benchmark."""
+    async def ask(self, *_: object) -> Any:
+        """An event, or facts of a job: a defect of the benchmark."""
         raise AssertionError("a heartbeat of this benchmark has nothing new to say")
-
-    async def annotate(self, *_: object) -> None:
-        """Facts of a job: a defect of the benchmark."""
-        raise AssertionError("a heartbeat of this benchmark tells no facts")
 
 
 def made(nodes: int, jobs: int, width: int, clock: Clock) -> tuple[Link, list[tuple[NodeEntry, bytes]]]:

@@ -114,7 +114,7 @@ class Service:
         """Start; ``opened`` is told how to close what is opened here, the last first."""
         config = self.config
         identity = Path(config.identity) if config.listen.address else None
-        renewal = Renewal(identity, lambda: _identity(config)) if identity is not None else None
+        renewal = Renewal(identity, lambda: identity_of(config)) if identity is not None else None
         # without TLS there are no agents: nobody is ever given a grant
         key = renewal.made.key if renewal is not None else Ed25519PrivateKey.generate()
         listening = listen.unix_socket(Path(config.listen.socket)) if config.listen.socket else None
@@ -249,7 +249,7 @@ class Service:
         belongs = peer.kind == "user" or (peer.kind == "node" and peer.name in self.book.allowed)
         return belongs and not members.is_revoked(serial)
 
-    def _renewed(self, made: "_Identity") -> None:
+    def _renewed(self, made: "Identity") -> None:
         """The scheduler has another certificate, trusts another authority, or signs grants with another key."""
         self.acceptor.secured = made.secured
         self._orders.key = made.key
@@ -321,16 +321,17 @@ class Service:
             self.log.info("well again")
 
 
-class _Identity(NamedTuple):
+class Identity(NamedTuple):
     """What the service makes of its identity's files."""
 
     secured: ssl.SSLContext
     key: Ed25519PrivateKey
 
 
-def _identity(config: ClusterConfig) -> _Identity:
+def identity_of(config: ClusterConfig) -> Identity:
+    """What the settings' identity comes to. Raises :class:`BadInput` and :class:`Failed`."""
     directory = Path(config.identity)
-    return _Identity(server_context(directory, tokens=config.listen.tokens), load_grant_key(directory))
+    return Identity(server_context(directory, tokens=config.listen.tokens), load_grant_key(directory))
 
 
 async def _anonymous(_request: web.Request, response: web.StreamResponse) -> None:

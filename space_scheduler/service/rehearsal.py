@@ -18,12 +18,10 @@ from msgspec import structs
 from cosched.config.cluster import ClusterConfig
 from cosched.errors import Failed
 from cosched.identity.authority import validities
-from cosched.identity.grants import load_grant_key
-from cosched.identity.tls import server_context
 from space_scheduler.service.access import listen
 from space_scheduler.service.access.members import Members
 from space_scheduler.service.access.tokens import Tokens
-from space_scheduler.service.app import host_of
+from space_scheduler.service.app import host_of, identity_of
 from space_scheduler.service.journal.copies import write_copy
 from space_scheduler.service.journal.schema import (
     VERSION,
@@ -71,8 +69,7 @@ async def rehearse(config: ClusterConfig, where: str) -> list[str]:
 
 def _secured(config: ClusterConfig, running: str, beside: str) -> list[str]:
     identity = Path(config.identity)
-    server_context(identity, tokens=config.listen.tokens)
-    load_grant_key(identity)
+    identity_of(config)
     address, port = config.listen.address, config.listen.port
     try:
         listen.tcp_socket(address, port).close()

@@ -4,24 +4,20 @@ No rule is here. What the core does not take (a report of a job that has ended m
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from cosched.model.node import Node
 from cosched.model.time import US_PER_S
 from space_scheduler.machine.record import IllegalTransition, UnknownJob
 from space_scheduler.service.core.host import CoreHost
-from space_scheduler.service.core.worker import NotAccepting
+from space_scheduler.service.core.worker import Annotate, AskWanted, NotAccepting, Post
 from space_scheduler.service.launch.service_core import ServiceCore
 from space_scheduler.service.launch.values import (
-    Annotate,
     AnyInput,
-    AskWanted,
     CancelTimer,
     Cut,
     Effect,
-    Post,
     Say,
     Send,
     SetTimer,
@@ -62,18 +58,18 @@ class Shell:
             match effect:
                 case Send(node, message):
                     self.link.send(node, message)
-                case Post(event, note, facts):
-                    work = self._core.report(event, note=note, facts=facts)
-                case Annotate(job_id, facts):
-                    work = self._core.annotate(job_id, facts)
+                case Post():
+                    work = self._core.ask(effect)
+                case Annotate():
+                    work = self._core.ask(effect)
                 case SetTimer(key, after_us):
                     self._timers[key] = asyncio.get_running_loop().call_later(after_us / US_PER_S, self._timed_out, key)
                 case CancelTimer(key) if key in self._timers:
                     self._timers.pop(key).cancel()
                 case Cut(node, after_s):
                     self.link.cut(node, after_s)
-                case AskWanted(nodes):
-                    work = self._ask_wanted(nodes)
+                case AskWanted():
+                    work = self._ask_wanted(effect)
                 case Wake():
                     self._wake(effect)
                 case Say(level, what, fields):
@@ -83,9 +79,9 @@ class Shell:
                 self._tasks.add(task)
                 task.add_done_callback(self._done)
 
-    async def _ask_wanted(self, nodes: Sequence[Node]) -> None:
+    async def _ask_wanted(self, question: AskWanted) -> None:
         with suppress(NotAccepting):  # it closes: it is asked again at its next start
-            self.feed(Wanted(await self._core.wanted(nodes)))
+            self.feed(Wanted(await self._core.ask(question)))
 
     def _wake(self, call: Wake) -> None:
         try:

@@ -16,8 +16,9 @@ def tell(log: Log, when: When, committed: Committed) -> None:
     """Every event but the core's own clockwork and who is at which desk, and every decision with its reason."""
     event = committed.event
     if not isinstance(event, ev.Boundary | ev.TimerDue | ev.OwnerCame | ev.OwnerLeft):
-        fields = _of_event(event)
-        log.of(_subject(fields), "info", _words(event), seq=committed.seq, **fields, **_ends(committed))
+        fields, notes = _of_event(event), {step.note for _, step in committed.transitions if step.note}
+        ends = {"note": "; ".join(sorted(notes))} if notes else {}
+        log.of(_subject(fields), "info", _words(event), seq=committed.seq, **fields, **ends)
     for instruction in committed.instructions:
         if isinstance(instruction, SetAside):
             log.warn("job set aside by the pass", job=instruction.job_id, why=instruction.problem)
@@ -43,11 +44,6 @@ def _of_event(event: ev.Event) -> dict[str, object]:
             return {"job": job_id, "outcome": outcome.value}
     names = (("job_id", "job"), ("name", "node"), ("procs", "procs"), ("reason", "why"), ("node", "node"))
     return {name: value for key, name in names if (value := getattr(event, key, None))}
-
-
-def _ends(committed: Committed) -> dict[str, object]:
-    notes = {step.note for _, step in committed.transitions if step.note}
-    return {"note": "; ".join(sorted(notes))} if notes else {}
 
 
 def _decision(log: Log, instruction: Instruction, when: When) -> None:

@@ -425,7 +425,7 @@ class Scheduler:
                 self._post(ev.NodeResumed(node.node.name), wish=True)
 
     def _post(self, event: ev.Event, note: str = "", facts: Facts | None = None, *, wish: bool = False) -> None:
-        self.worker.put(fx.TakeIn(event, note, facts), self._nobody_waits, wish=wish)
+        self.worker.put(fx.Post(event, note, facts), self._nobody_waits, wish=wish)
 
     def _nobody_waits(self, _answer: Any, error: BaseException | None) -> None:
         if error is not None:

@@ -56,7 +56,7 @@ def test_recovery_replays_rule_decisions_without_asking_rules(tmp_path: Path, se
         )
         for _ in range(25):
             driven.step()  # each commit compares the two books
-            waited += JobState.WAITING in driven.core.alive
+            waited += driven.core.alive[JobState.WAITING] > 0
         again = recovered(copied(path, path.parent / "copy"), never_asked("conservative"))
         driven.crash()
         assert isinstance(again, JournalledCore), (seed, again)

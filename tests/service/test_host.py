@@ -24,6 +24,7 @@ from space_scheduler.machine.instructions import Kill, SetTimer, Start
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
 from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
 from space_scheduler.reasons import Reason, Why
+from space_scheduler.service.core import worker as fx
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.core.journalled import JournalledCore, Settings
 from space_scheduler.service.core.worker import NotAccepting
@@ -105,14 +106,14 @@ async def test_a_job_from_submission_to_its_end(path: Path) -> None:
         assert held(host.view()) == {"ant": 2, "bee": 1}
         assert live.state(1) is JobState.STARTING
         await host.post(ev.JobLaunched(1))
-        await host.annotate(1, Facts(cpu_us={"ant": 10}, output="/tmp/out"))
+        await host.ask(fx.Annotate(1, Facts(cpu_us={"ant": 10}, output="/tmp/out")))
         ended = await host.post(
             ev.JobEnded(1, JobState.FAILED), note="script ended", facts=Facts(exit=Exit(status=3), cpu_us={"bee": 20})
         )
         assert [step.state for _, step in ended.transitions] == [JobState.FAILED]
         assert host.view().jobs == {}
         assert host.view().ended == {JobState.FAILED: 1}
-        await host.annotate(1, Facts(cpu_us={"ant": 15}))
+        await host.ask(fx.Annotate(1, Facts(cpu_us={"ant": 15})))
         record = await host.job(1)
     assert record.user == "ann"
     assert record.submission == SCRIPT
@@ -134,7 +135,7 @@ async def test_what_does_not_fit_is_its_posters_and_changes_nothing(path: Path) 
             with pytest.raises(UnknownJob):
                 await host.post(event)
         with pytest.raises(UnknownJob):
-            await host.annotate(7, Facts())
+            await host.ask(fx.Annotate(7, Facts()))
         with pytest.raises(KeyError, match="cow"):
             await host.post(ev.NodeDrained("cow"))
         first = await live.submit()
@@ -366,8 +367,8 @@ async def test_a_full_disk_stops_accepting_and_nothing_else(path: Path) -> None:
             assert (await host.explain(waiting)).state is JobState.QUEUED  # questions are answered
             assert (await host.job(waiting)).state is JobState.QUEUED
             reports = [
-                asyncio.ensure_future(host.report(ev.JobLaunched(running))),
-                asyncio.ensure_future(host.report(ev.JobEnded(running), note="while the disk was full")),
+                asyncio.ensure_future(host.ask(fx.Post(ev.JobLaunched(running)))),
+                asyncio.ensure_future(host.ask(fx.Post(ev.JobEnded(running), note="while the disk was full"))),
             ]
             done, _ = await asyncio.wait(reports, timeout=0.2)
             assert not done  # what nodes say waits for the disk
@@ -390,7 +391,7 @@ async def test_closed_with_a_full_disk_it_ends_and_says_no(path: Path) -> None:
     await live.host.post(ev.NodeJoined(Node("ant", 2, 1 << 30)))
     await live.until(lambda: live.host.view().passes)
     with no_file_may_grow(path):
-        report = asyncio.ensure_future(live.host.report(ev.NodeLost("ant")))
+        report = asyncio.ensure_future(live.host.ask(fx.Post(ev.NodeLost("ant"))))
         await live.until(lambda: not live.host.view().accepting)
         await live.host.close()
         with pytest.raises(NotAccepting):

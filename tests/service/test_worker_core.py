@@ -16,7 +16,7 @@ from space_scheduler.service.journal.records import Facts
 S = 1_000_000
 
 
-REPORT, QUESTION, NOTE = fx.TakeIn(ev.JobLaunched(1)), fx.Explain(1), fx.Annotate(1, Facts())
+REPORT, QUESTION, NOTE = fx.Post(ev.JobLaunched(1)), fx.Explain(1), fx.Annotate(1, Facts())
 _numbers = count()
 
 

@@ -20,7 +20,6 @@ from typing import Any
 import msgspec
 
 from cosched.model.job import Job
-from cosched.model.node import Node
 from cosched.wire.api import Submission
 from cosched.wire.messages import Fence
 from space_scheduler.machine import events as ev
@@ -102,6 +101,23 @@ class CoreHost:
             await asyncio.shield(self._finished)
             self._thread.join()
 
+    async def ask(self, request: fx.Request[Result], *, wish: bool = False) -> Result:
+        """The answer to a request, given when what it changes is in the journal.
+
+        What is no ``wish`` waits for the disk: the service's own rules post what they have found once. An operator's
+        drain can be wished for again, an owner's pause cannot. Raises as :meth:`post` does, but for that.
+        """
+        if self._closing or self._thread is None or not self._thread.is_alive():
+            raise self._rules.refusal()
+        began_s = time.monotonic()
+        work = Work(next(self._numbers), request, wish)
+        future = self._asked[work.number] = self._loop.create_future()
+        self._inbox.put(work)
+        answer: Result = await future
+        if isinstance(request, fx.Submit | fx.Post):
+            self.on_journalled(time.monotonic() - began_s)
+        return answer
+
     async def submit(
         self, job: Job, submission: Submission, user: str, *, hold: bool = False, most: Most | None = None
     ) -> int:
@@ -110,7 +126,7 @@ class CoreHost:
         Raises ``Infeasible`` (could never start here, with the reason), ``QueueFull`` (``most`` wait already), and
         :class:`NotAccepting`.
         """
-        return await self._ask(fx.Submit(job, submission, user, hold, most), wish=True)
+        return await self.ask(fx.Submit(job, submission, user, hold, most), wish=True)
 
     async def post(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> Committed:
         """Accept what a user or an operator wishes; answered when it is in the journal.
@@ -121,26 +137,15 @@ class CoreHost:
         """
         if isinstance(event, ev.Boundary | ev.TimerDue):
             raise ValueError(f"{type(event).__name__} is the host's own to say")
-        return await self._ask(fx.TakeIn(event, note, facts), wish=True)
-
-    async def report(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> Committed:
-        """Accept what the service's own rules have found; as :meth:`post`, but for that all of it waits for the disk.
-
-        The rules say it once. An operator's drain can be wished for again, an owner's pause cannot.
-        """
-        return await self._ask(fx.TakeIn(event, note, facts))
+        return await self.ask(fx.Post(event, note, facts), wish=True)
 
     async def choose(self, policy: Policy, name: str, order: str | None, rules: MachineRules) -> None:
         """Have another policy decide from now on, until the service ends. Answered when it is in the journal.
 
         Raises ``Failed`` where it cannot order the queue, and :class:`NotAccepting`.
         """
-        await self._ask(fx.Choose(policy, name, order, rules), wish=True)
+        await self.ask(fx.Choose(policy, name, order, rules), wish=True)
         self.policy_name, self.order_name = name, order
-
-    async def annotate(self, job_id: int, facts: Facts) -> None:
-        """Journal facts of a job, alive or ended. Raises ``UnknownJob``."""
-        await self._ask(fx.Annotate(job_id, facts))
 
     def view(self) -> View:
         """The last published state. Never blocks; what has been answered is in it."""
@@ -151,11 +156,7 @@ class CoreHost:
 
         ``owners``: what is used of nodes is told with what their owners use, which is for operators.
         """
-        return await self._ask(fx.Explain(job_id, owners))
-
-    async def wanted(self, nodes: Sequence[Node]) -> tuple[str, ...]:
-        """On which of these nodes a job that waits would start, did they join now. Nothing changes by it."""
-        return await self._ask(fx.AskWanted(tuple(nodes)))
+        return await self.ask(fx.Explain(job_id, owners))
 
     async def job(self, job_id: int) -> JobRecord:
         """A job, alive or ended. Raises ``UnknownJob``."""
@@ -171,19 +172,6 @@ class CoreHost:
     def wake(self) -> None:
         """Look at the clock again (after a suspension, or in a test that has moved it)."""
         self._inbox.put(None)
-
-    async def _ask(self, request: fx.Request[Result], *, wish: bool = False) -> Result:
-        """The answer to a request, given when what it changes is in the journal."""
-        if self._closing or self._thread is None or not self._thread.is_alive():
-            raise self._rules.refusal()
-        began_s = time.monotonic()
-        work = Work(next(self._numbers), request, wish)
-        future = self._asked[work.number] = self._loop.create_future()
-        self._inbox.put(work)
-        answer: Result = await future
-        if isinstance(request, fx.Submit | fx.TakeIn):
-            self.on_journalled(time.monotonic() - began_s)
-        return answer
 
     # the thread
 

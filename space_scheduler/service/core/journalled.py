@@ -170,7 +170,7 @@ class JournalledCore:
             match work.request:
                 case fx.Submit(job, submission, user, hold, most):
                     answer = self.submit(job, submission, user, now_us, hold=hold, most=most)
-                case fx.TakeIn(event, note, facts):
+                case fx.Post(event, note, facts):
                     answer = self.take_in(event, now_us, note, facts)
                 case fx.Choose(policy, name, order, rules):
                     self.choose(policy, name, order, rules, now_us)

@@ -12,7 +12,6 @@ effects out may be killed between any two of them, and nothing was answered that
 
 import logging
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -57,15 +56,14 @@ class Most(msgspec.Struct, frozen=True):
             raise QueueFull(f"{total} jobs wait already, as many as may (max_queued)")
 
 
-# --- requests: what each gives and raises is said by the method of ``CoreHost`` that makes it
+# --- requests: what each gives and raises is said by the method of ``CoreHost`` that makes it, if there is one
 
 
-class Request(Generic[Result]):
-    """What is asked of the core; the answer is of this type."""
+class Request(msgspec.Struct, Generic[Result], frozen=True, tag=True):
+    """What is asked of the core; the answer is of this type. The service's rules have some of these as effects."""
 
 
-@dataclass(frozen=True)
-class Submit(Request[int]):
+class Submit(Request[int], frozen=True):
     """Accept a job."""
 
     job: Job
@@ -75,17 +73,15 @@ class Submit(Request[int]):
     most: Most | None = None
 
 
-@dataclass(frozen=True)
-class TakeIn(Request[Committed]):
-    """Accept an event."""
+class Post(Request[Committed], frozen=True):
+    """Take in an event, and journal it with these facts of the job that it names."""
 
     event: ev.Event
     note: str = ""
     facts: Facts | None = None
 
 
-@dataclass(frozen=True)
-class Choose(Request[None]):
+class Choose(Request[None], frozen=True):
     """Have another policy decide."""
 
     policy: Policy
@@ -94,25 +90,22 @@ class Choose(Request[None]):
     rules: MachineRules
 
 
-@dataclass(frozen=True)
-class Annotate(Request[None]):
-    """Journal facts of a job."""
+class Annotate(Request[None], frozen=True):
+    """Journal facts of a job, alive or ended."""
 
     job_id: int
     facts: Facts
 
 
-@dataclass(frozen=True)
-class Explain(Request[Explained]):
+class Explain(Request[Explained], frozen=True):
     """Ask why a job is in its state."""
 
     job_id: int
     owners: bool = False
 
 
-@dataclass(frozen=True)
-class AskWanted(Request[tuple[str, ...]]):
-    """Ask on which of these nodes a job that waits would start."""
+class AskWanted(Request[tuple[str, ...]], frozen=True):
+    """Ask on which of these nodes a job that waits would start, did they join now. Nothing changes by it."""
 
     nodes: tuple[Node, ...]
 
@@ -130,7 +123,7 @@ class Work(NamedTuple):
     @property
     def decides(self) -> bool:
         """Whether it may change what a pass decides."""
-        return isinstance(self.request, Submit | TakeIn | Choose)
+        return isinstance(self.request, Submit | Post | Choose)
 
     @property
     def reads(self) -> bool:

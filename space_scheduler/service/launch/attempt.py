@@ -37,6 +37,7 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.turns import NEEDS_TURNS
 from space_scheduler.policy.reshape.free import smallest
 from space_scheduler.progress import ALONE_PPM
+from space_scheduler.service.core.worker import Annotate
 from space_scheduler.service.journal.records import Facts, JobRecord
 from space_scheduler.service.launch.gang import (
     BY_OWNER,
@@ -67,7 +68,7 @@ from space_scheduler.service.launch.resizing import (
     Step,
 )
 from space_scheduler.service.launch.sharing import policy_of, resizes, shares_nodes, stretch
-from space_scheduler.service.launch.values import Annotate, CancelTimer, Outbox, Send, SetTimer, Started
+from space_scheduler.service.launch.values import CancelTimer, Outbox, Send, SetTimer, Started
 from space_scheduler.service.launch.work_done import WorkDone
 
 #: Codes of a refused resize after which the node may have the new share.
@@ -208,7 +209,7 @@ class LaunchAttempt:
             self.timed = False
             self.do(self.gang.timed_out(after))
         elif self.resizing is not None:
-            self._undo_resize(self.resizing.timed_out(after))
+            self._take_new_steps(self.resizing.timed_out(after))
 
     def recorded(self) -> None:
         """Its end is in the journal: its nodes may forget it."""
@@ -298,7 +299,7 @@ class LaunchAttempt:
         elif kind in (OrderKind.PREPARE, OrderKind.RESIZE) and self.resizing is not None:
             # it may have the new share where its guard went before it had answered, or the scheduler before asked it
             unchanged = refusal.code not in _UNKNOWN and not self.resizing.resumed
-            self._undo_resize(self.resizing.refused(node, why, unchanged=unchanged))
+            self._take_new_steps(self.resizing.refused(node, why, unchanged=unchanged))
 
     def sees(self, entry: NodeEntry, sign: wire.JobSigns, *, paused: bool) -> None:
         """What a heartbeat of a node says of the job: end it at its limit, tell the core of what is new.
@@ -465,8 +466,7 @@ class LaunchAttempt:
         # a resize to 0 processors freezes the job: its ranks are not consulted
         kind = MalleableResizing if self.record.job.resident and new.procs else Resizing
         self.resizing = kind(old, new, resumed=resumed)
-        self._renew()
-        self._take_steps(self.resizing.begin())
+        self._take_new_steps(self.resizing.begin())
 
     def _cannot_resize(self, old: Allocation, new: Allocation) -> str:
         """Why it need not even be asked for; empty where it may be."""
@@ -514,14 +514,14 @@ class LaunchAttempt:
                 steps += resizing.offered(node, joined=False)
             self._take_steps(steps)
         elif why := entry.rigid or ("it was started anew" if started_anew else ""):
-            self._undo_resize(resizing.refused(node, why, unchanged=bool(entry.rigid)))
+            self._take_new_steps(resizing.refused(node, why, unchanged=bool(entry.rigid)))
         else:
             held, self.resize_held = self.resize_held, []
             steps = [*resizing.again(node, has_it=report is not None), *(step for step in held if step.node != node)]
             self._take_steps(steps, again=True)
 
-    def _undo_resize(self, steps: list[Step]) -> None:
-        """Nodes are asked for the old share: for the first time, or once more."""
+    def _take_new_steps(self, steps: list[Step]) -> None:
+        """Nodes are asked for another share: for the first time, or once more."""
         if steps:
             self._renew()
         self._take_steps(steps)

@@ -230,10 +230,8 @@ class NodeBook:
             case ev.NodeResumed(name):
                 entry = self.entry(name)
                 entry.drained, entry.reason = False, ""
-            case ev.OwnerCame(name, owner):
-                self.entry(name).owner = owner
-            case ev.OwnerLeft(name):
-                self.entry(name).owner = None
+            case ev.OwnerCame(name) | ev.OwnerLeft(name):
+                self.entry(name).owner = event.owner if isinstance(event, ev.OwnerCame) else None
 
     def documents(self, view: View, contract: SocialContract, own: str = "") -> list[NodeDoc]:
         """What GET /v1/nodes shows. ``own`` is the name of the scheduler's own cluster."""

@@ -29,8 +29,9 @@ from cosched.model.stall import Stall
 from cosched.model.time import US_PER_S, humanised, us
 from cosched.wire.messages import EXPIRED, NO_GUARD, NO_ROOM, Heartbeat
 from space_scheduler.machine import events as ev
+from space_scheduler.service.core.worker import AskWanted
 from space_scheduler.service.launch.nodes import ASLEEP, CLOSED, NodeBook, NodeEntry
-from space_scheduler.service.launch.values import AskWanted, Effect, Outbox, Say, Wake
+from space_scheduler.service.launch.values import Effect, Outbox, Say, Wake
 
 PAUSED: Final = "paused: "
 #: What the reason of a node begins with that is drained because a file system there does not answer.
@@ -114,8 +115,9 @@ class Owners:
     def event(self, entry: NodeEntry, beat: Heartbeat) -> ev.NodeDrained | ev.NodeResumed | None:
         """What the core has to be told after a node's heartbeat; None: nothing new."""
         why = _kept_out(entry, beat)
-        kept_out = bool(why) and _kind(why) == _kind(entry.reason)
-        if kept_out if drained_by_node(entry) else not why or entry.drained:
+        same = bool(why) and _kind(why) == _kind(entry.reason)
+        settled = same if drained_by_node(entry) else not why or entry.drained
+        if settled:
             self._asked.pop(entry.name, None)
             return None
         asks = bool(why), _kind(why)

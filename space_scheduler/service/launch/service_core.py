@@ -404,13 +404,12 @@ class Launches(Attempts):
                 self.comparison.found(entry.name, launch.job_id, launch.gang, report)
                 launch.came(entry, report)
         for key, report in reports.items():
-            launch_here, over = self.on(entry.name, key), report.state == "ended"
-            if launch_here is None or launch_here.gang.gone(entry.name):
-                if launch_here is not None and over:
-                    launch_here.returned.append(entry.name)  # it may forget the job when its end is in the journal
-                    continue
-                if launch_here is None and not over:
-                    self.comparison.stray(entry.name, key)
+            here, over = self.on(entry.name, key), report.state == "ended"
+            if here is None and not over:
+                self.comparison.stray(entry.name, key)
+            if here is not None and here.gang.gone(entry.name) and over:
+                here.returned.append(entry.name)  # it may forget the job when its end is in the journal
+            elif here is None or here.gang.gone(entry.name):
                 self.end_stray(entry, key, over=over)
         self.comparison.heard(entry.name)
         self._into_service(entry)

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import msgspec
 
 from cosched.model.allocation import Allocation
-from cosched.model.node import Node
 from cosched.wire import messages as wire
 from space_scheduler.machine.events import AnyEvent, Event
 from space_scheduler.machine.instructions import AnyInstruction
 from space_scheduler.machine.nodes import NodeStatus
 from space_scheduler.machine.turns import SavedTurns
+from space_scheduler.service.core.worker import Annotate, AskWanted, Post
 from space_scheduler.service.journal.records import Facts, JobRecord
 
 # inputs
@@ -151,21 +151,6 @@ AnyInput = (
 Level = Literal["info", "warn"]
 
 
-class Post(msgspec.Struct, frozen=True, tag=True):
-    """Have the core take in an event, and journal it with these facts of the job that it names."""
-
-    event: Event
-    note: str = ""
-    facts: Facts | None = None
-
-
-class Annotate(msgspec.Struct, frozen=True, tag=True):
-    """Journal facts of a job."""
-
-    job_id: int
-    facts: Facts
-
-
 class Send(msgspec.Struct, frozen=True, tag=True):
     """Send to a node, if it is connected; if not, it will be asked for when it says what it has."""
 
@@ -191,12 +176,6 @@ class CancelTimer(msgspec.Struct, frozen=True, tag=True):
     """Do not say so any more."""
 
     key: tuple[int, int]
-
-
-class AskWanted(msgspec.Struct, frozen=True, tag=True):
-    """Say which of these sleeping nodes a job that waits would start on, were they there (``inputs.Wanted``)."""
-
-    nodes: tuple[Node, ...]
 
 
 class Wake(msgspec.Struct, frozen=True, tag=True):

@@ -63,8 +63,9 @@ class Worker:
 
     def _moment(self) -> fx.Moment:
         core, now_us = self._found.core, self.world.now_us
-        is_packed = self._row is not None and now_us >= self._packed_us
-        return fx.Moment(self._found.clock.now_us(), now_us / S, core.pass_due_us, is_packed, core.save_us)
+        packing = self._row is not None
+        is_packed = packing and now_us >= self._packed_us
+        return fx.Moment(self._found.clock.now_us(), now_us / S, core.pass_due_us, packing, is_packed, core.save_us)
 
     def _wait(self) -> None:
         self._waits = True
@@ -131,10 +132,12 @@ class Worker:
             case fx.HandOut():
                 self._loop_us = max(self._loop_us, world.now_us + world.draw_us(10, MS))
                 world.at(self._loop_us, lambda: self._process.do(partial(self._hand_out, effect)))
-            case fx.Publish():
+            case fx.Publish(_, _, problem):
+                if problem != self.view.problem:
+                    world.say(f"scheduler: {problem or 'all is well'}")
                 self.view = core.published(effect, self.view)
-            case fx.TellProblem(text) | fx.Say(_, text):
-                world.say(f"scheduler: {text or 'all is well'}")
+            case fx.Say(_, text):
+                world.say(f"scheduler: {text}")
             case fx.PackSnapshot():
                 self._row, self._packed_us = packed(core.photograph()), world.now_us + world.draw_us(MS, 500 * MS)
                 world.at(self._packed_us, lambda: self._process.do(self._wake))

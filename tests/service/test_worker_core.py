@@ -104,7 +104,7 @@ def test_it_wakes_for_a_snapshot_though_nothing_happens(carried: Carried) -> Non
     assert rules.pause_s(fx.Moment(9 * S, 9.0, None, save_us=5 * S)) == 0.0
     carried.outcomes[fx.Look] = lambda _: fx.Moment(9 * S, 9.0, None, save_us=5 * S)
     assert "PackSnapshot" in carried.follow(rules.turn([]))
-    assert rules.pause_s(fx.Moment(9 * S, 9.0, None, save_us=5 * S)) is None, "it is on its way"
+    assert rules.pause_s(fx.Moment(9 * S, 9.0, None, packing=True, save_us=5 * S)) is None, "it is on its way"
 
 
 def test_while_nothing_can_be_written_wishes_are_refused_reports_wait_and_questions_are_answered(
@@ -139,7 +139,7 @@ def test_a_policy_that_fails_is_asked_again_later_and_later(carried: Carried) ->
     rules = WorkerCore(50_000)
     carried.outcomes[fx.Decide] = lambda _: ZeroDivisionError("division by zero")
     effects = carried.follow(rules.turn([]))
-    assert effects == ["Commit", "Decide", "Say", "Recover", "Publish", "TellProblem"]
+    assert effects == ["Commit", "Decide", "Say", "Recover", "Publish"]
     assert carried.seen is not None
     assert carried.seen.problem == "the policy fails, nothing is started: ZeroDivisionError: division by zero"
     for after_s in (1, 2, 4):

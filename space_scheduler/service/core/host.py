@@ -209,8 +209,9 @@ class CoreHost:
         return [work for work in found if work is not None]
 
     def _moment(self) -> fx.Moment:
-        core, packed_now = self._core, self._packing is not None and self._packing.done()
-        return fx.Moment(self._clock.now_us(), time.monotonic(), core.pass_due_us, packed_now, core.save_us)
+        core, packing = self._core, self._packing
+        snapshot = (packing is not None, packing is not None and packing.done(), core.save_us)
+        return fx.Moment(self._clock.now_us(), time.monotonic(), core.pass_due_us, *snapshot)
 
     def _follow(self, steps: Steps[None]) -> None:
         """Carry out what the rules want done, one thing after the other."""
@@ -229,9 +230,9 @@ class CoreHost:
                     with suppress(RuntimeError):  # the loop is closed: nothing waits any more
                         self._loop.call_soon_threadsafe(self._hand_out, answers, committed)
                 case fx.Publish():
-                    self._view = core.published(effect, self._view)
-                case fx.TellProblem(problem):
-                    self._call(self._on_problem, problem)
+                    seen, self._view = self._view, core.published(effect, self._view)
+                    if effect.problem != seen.problem:
+                        self._call(self._on_problem, effect.problem)
                 case fx.Say(level, text, error):
                     _log.log(level, "%s", text, exc_info=error)
                 case fx.PackSnapshot():

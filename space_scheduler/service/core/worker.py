@@ -137,13 +137,14 @@ class Work(NamedTuple):
 class Moment(NamedTuple):
     """How things stand: core time, a monotonic clock, when a pass is due (None: at no time).
 
-    ``packed``: a snapshot is packed and waits to be written; ``save_us``: one is due from that core time on (None:
-    never).
+    ``packing``: a snapshot was taken and is not written yet; ``packed``: it only waits for that; ``save_us``: one is
+    due from that core time on (None: never).
     """
 
     core_us: int
     monotonic_s: float
     pass_due_us: int | None
+    packing: bool = False
     packed: bool = False
     save_us: int | None = None
 
@@ -211,18 +212,16 @@ class HandOut(NamedTuple):
 
 
 class Publish(NamedTuple):
-    """Let the state be seen. ``known``: what is in memory is the journal's; if not, what was seen last is all."""
+    """Let the state be seen, and have the operator told where it is another problem than the one seen last.
+
+    ``problem``: what is wrong; empty: all is well. ``known``: what is in memory is the journal's; if not, what was seen
+    last is all.
+    """
 
     decided_us: int
     accepting: bool
     problem: str
     known: bool
-
-
-class TellProblem(NamedTuple):
-    """Tell the operator what is wrong; empty: all is well again."""
-
-    problem: str
 
 
 class Say(NamedTuple):
@@ -234,7 +233,7 @@ class Say(NamedTuple):
 
 
 Deed = Look | Commit | Decide | Recover | Probe | WriteSnapshot | SaveLast
-Effect = Deed | Apply | PackSnapshot | HandOut | Publish | TellProblem | Say
+Effect = Deed | Apply | PackSnapshot | HandOut | Publish | Say
 Outcome = Moment | Answer | list[Committed] | bool | Exception | None
 
 
@@ -257,7 +256,6 @@ class WorkerCore:
         self._wanted = True  # a pass; one is run at the start
         self._next_us = 0  # no pass before that core time
         self._decided_us = 0
-        self._packing = False
         self._not_before_s = 0.0  # the next try of what failed, by the monotonic clock
         self._retry_s = _RETRY_S
 
@@ -270,7 +268,7 @@ class WorkerCore:
         due = (
             (moment.pass_due_us, _NAP_S),
             (self._next_us if self._wanted else None, _NAP_S),
-            (None if self._packing else moment.save_us, _LONG_NAP_S),
+            (None if moment.packing else moment.save_us, _LONG_NAP_S),
         )
         pauses_s = (max(0.0, min(nap_s, (at_us - moment.core_us) / 1e6)) for at_us, nap_s in due if at_us is not None)
         return min(pauses_s, default=None)
@@ -389,11 +387,9 @@ class WorkerCore:
     def _save_if_due(self) -> Steps[None]:
         """Snapshots: taken now, packed beside (that takes long), written when they are packed."""
         moment = yield from _looked()
-        if not self._packing and moment.save_us is not None and moment.save_us <= moment.core_us:
-            self._packing = True
+        if not moment.packing and moment.save_us is not None and moment.save_us <= moment.core_us:
             yield PackSnapshot()
-        elif self._packing and moment.packed:
-            self._packing = False
+        elif moment.packed:
             outcome = yield WriteSnapshot()
             if isinstance(outcome, Failed):  # what was accepted and decided is written all the same
                 yield from self._cannot_write(str(outcome))
@@ -445,11 +441,8 @@ class WorkerCore:
 
     def publish(self) -> Steps[None]:
         """Let the state be seen, first of all when the journal is open and recovered."""
-        problem = self._unwritable or self._policy_problem
-        yield Publish(self._decided_us, not self._unwritable, problem, known=not self._in_doubt)
-        if problem != self._told:
-            self._told = problem
-            yield TellProblem(problem)
+        self._told = self._unwritable or self._policy_problem
+        yield Publish(self._decided_us, not self._unwritable, self._told, known=not self._in_doubt)
 
 
 def _looked() -> Steps[Moment]:

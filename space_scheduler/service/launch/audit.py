@@ -62,7 +62,6 @@ class Audit:
     def __init__(self, attempts: Attempts) -> None:
         self._beat_s: Final = attempts.config.time_us("heartbeat") / US_PER_S
         self._all = attempts
-        self._book = attempts.book
         self._logged_s: dict[str, float] = {}  # by node: when its differences were logged last
 
     def heard(self, entry: NodeEntry, said: JobsHeld, there: Iterable[int]) -> None:
@@ -90,13 +89,13 @@ class Audit:
         if not settled or launch.key in entry.stale:
             return
         if has is None:
-            if not self._book.entry(gang.first).agreed:
+            if not self._all.book.entry(gang.first).agreed:
                 return  # its script may have ended, and all nodes been told, before this scheduler was started
             self._found(entry, launch.key, Kind.MISSING, "nothing of it is left there: ended")
             launch.do(gang.kill(JobState.NODE_LOST, f"{name} has nothing of it any more"))
             return
         number, sent_s = launch.sent.get(name, (0, 0.0))
-        under_way = has.order < number and self._book.now_s() - sent_s < _UNDER_WAY_BEATS * self._beat_s
+        under_way = has.order < number and self._all.book.now_s() - sent_s < _UNDER_WAY_BEATS * self._beat_s
         if has.tasks is None or under_way:
             return
         for kind, words in ((Kind.SHARE, _other_share(launch, name, has)), (Kind.MAP, _other_map(launch, has))):
@@ -112,7 +111,7 @@ class Audit:
         self, launch: LaunchAttempt, mark: tuple[str, str], differs: bool, first_s: float, again_s: float
     ) -> bool:
         """Whether a difference is to be repaired now: when it has lasted for ``first_s``, and every ``again_s``."""
-        now_s = self._book.now_s()
+        now_s = self._all.book.now_s()
         if not differs:
             launch.differs.pop(mark, None)
         elif now_s >= launch.differs.setdefault(mark, now_s + first_s):
@@ -122,7 +121,7 @@ class Audit:
 
     def _found(self, entry: NodeEntry, key: tuple[int, int], kind: Kind, words: str) -> None:
         entry.differences[kind.value] += 1
-        now_s = self._book.now_s()
+        now_s = self._all.book.now_s()
         if now_s - self._logged_s.get(entry.name, -_LOG_EVERY_S) >= _LOG_EVERY_S:
             self._logged_s[entry.name] = now_s
             self._all.out.say(

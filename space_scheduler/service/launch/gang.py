@@ -128,7 +128,6 @@ class Gang:
         ``ending``: what a job becomes that is adopted while it is ending (None: what its script's end says);
         ``begins_anew`` as of :meth:`kill`.
         """
-        self.nodes = nodes
         self.first = nodes[0]
         self.phase = Phase.PREPARING
         self.node_phases = dict.fromkeys(nodes, NodePhase.ASKED)
@@ -145,6 +144,11 @@ class Gang:
         elif adopted is JobState.ENDING:
             self._verdict = None if ending is None else Ended(ending)
             self._kill_all()
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Those that it is on now, that of the script first."""
+        return tuple(self.node_phases)
 
     @property
     def launching(self) -> bool:
@@ -308,7 +312,6 @@ class Gang:
     def join(self, node: str) -> None:
         """A node joins a job that runs: it counts when it is ready."""
         self.node_phases[node] = NodePhase.ASKED
-        self.nodes = (*self.nodes, node)
 
     def leave(self, node: str) -> list[Action]:
         """A node leaves a job that runs: what is left of it there is killed."""
@@ -317,7 +320,6 @@ class Gang:
 
     def _left(self, node: str) -> list[Action]:
         del self.node_phases[node]
-        self.nodes = tuple(name for name in self.nodes if name != node)
         return [Order(node, OrderKind.FORGET), Order(node, OrderKind.DISCARD), Left(node)]
 
     def kill(

@@ -212,7 +212,6 @@ class Suspects:
     def __init__(self, config: ClusterConfig, book: NodeBook, out: Outbox) -> None:
         self._out = out
         self._after = config.set_aside
-        self._within_us = config.set_aside.within_us
         self._book = book
         self._failures: Counter[str] = Counter()  # in a row
         self._losses: dict[str, deque[float]] = {}  # when, of the last hour or what it is
@@ -243,10 +242,10 @@ class Suspects:
         now_s = self._book.now_s()
         times = self._losses.setdefault(name, deque())
         times.append(now_s)
-        while times[0] < now_s - self._within_us / US_PER_S:
+        while times[0] < now_s - self._after.within_us / US_PER_S:
             times.popleft()
         if 0 < self._after.losses <= len(times) and self._may_go(name, 0):
-            self._set_aside(name, f"{_WAS_LOST}{len(times)} times within {humanised(self._within_us)}", "losses")
+            self._set_aside(name, f"{_WAS_LOST}{len(times)} times within {humanised(self._after.within_us)}", "losses")
 
     def _set_aside(self, name: str, reason: str, cause: str) -> None:
         self.counted[cause] += 1

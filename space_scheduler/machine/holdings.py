@@ -35,11 +35,11 @@ from space_scheduler.reasons import Reason, Why
 
 def start(machine: Machine, record: Record, allocation: Allocation, event: AnyEvent) -> list[Instruction]:
     """A queued job is given processors."""
-    job, now_us = record.job, machine.now_us
+    job, jobs, now_us = record.job, machine.jobs, machine.now_us
     record.started_us = now_us
     record.end_us = now_us + job.estimate_us
-    machine.jobs.become(record, STARTING, now_us)
-    machine.jobs.hold(record, Starting(allocation) if machine.jobs.changing else Occupying(allocation), now_us)
+    jobs.become(record, STARTING, now_us)
+    jobs.hold(record, Starting(allocation) if jobs.changing else Occupying(allocation), now_us)
     machine.capacity.take(job, allocation)
     if machine.rates is not None:
         machine.rates.begin(record, now_us)

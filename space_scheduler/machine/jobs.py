@@ -10,7 +10,7 @@ from bisect import bisect_left, insort
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from cosched.model.job import QUEUED, RUNNING, TERMINAL, TRANSITIONS, WAITING, Job, JobState
+from cosched.model.job import QUEUED, TERMINAL, TRANSITIONS, WAITING, Job, JobState
 from space_scheduler.eligibility.chain import Chain
 from space_scheduler.eligibility.rule import Ended, Rule
 from space_scheduler.machine.events import Event
@@ -106,8 +106,13 @@ class JobBook:
         record.story += ((now_us, state),)
         if reason is not None:
             record.decided(reason, now_us, cause)
-        if state is not RUNNING:  # it was starting, and stays where it is
-            self._moved(record, was)
+        if was is QUEUED:
+            self.queue.remove(record.job)
+        if state is QUEUED:
+            self.aside.drop(record.job.id)
+            self.queue.add(record.job, record.rank)
+        elif state in TERMINAL:
+            self._leave(record, was)
         if self.notes is not None:
             self._note(self.notes, record, was, now_us)
 
@@ -195,23 +200,14 @@ class JobBook:
     def _forget_end(self, record: Record) -> None:
         del self.ends[bisect_left(self.ends, (record.end_us, record.job.id, record.holding.allocation.procs))]
 
-    def _moved(self, record: Record, was: JobState) -> None:
-        """Have queue, index of ends and records follow a job that was in another state."""
-        job, state = record.job, record.state
-        ended = state in TERMINAL
-        if was is QUEUED:
-            self.queue.remove(job)
-        elif was is WAITING:
-            if ended:
-                self.chain.drop(job.id)
-        elif (ended or state is QUEUED) and self.aside.jobs:
-            self.aside.drop(job.id)
-        if state is QUEUED:
-            self.queue.add(job, record.rank)
-        if ended:
-            if record.holding.counted:
-                self._forget_end(record)
-            self.changing.pop(job.id, None)
-            del self.records[job.id]
-            if self.gates.rules is not None:
-                self.gates.ended[job.id] = Ended(state, record.story[-1][0])
+    def _leave(self, record: Record, was: JobState) -> None:
+        """Forget a job that has ended."""
+        job_id = record.job.id
+        if record.holding.counted:
+            self._forget_end(record)
+        self.changing.pop(job_id, None)
+        del self.records[job_id]
+        if was is WAITING or self.aside.jobs:
+            self.chain.drop(job_id)
+        if self.gates.rules is not None:
+            self.gates.ended[job_id] = Ended(record.state, record.story[-1][0])

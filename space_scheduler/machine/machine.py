@@ -117,9 +117,10 @@ class Machine:
 
     def vacate(self, record: Record) -> None:
         """Plans may use what a job was to hold from now on, if they counted it; its end is still the predicted one."""
-        allocation = record.holding.allocation
+        holding = record.holding
+        allocation = holding.allocation
         self.changes.vacated.append((record.end_us, allocation.procs))
-        if record.holding.counted:
+        if holding.counted:
             self.capacity.give(record.job, allocation)
             if self.rates is not None:
                 self.rates.end(record)

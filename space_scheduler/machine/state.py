@@ -215,20 +215,20 @@ class SchedulerState:
 
     def _boundary(self, event: Boundary) -> list[Instruction]:
         self._applied = None
-        machine = self.machine
-        ends = machine.jobs.ends
+        machine, error = self.machine, None
+        jobs = machine.jobs
+        ends, asks = jobs.ends, jobs.gates.active
         if ends and ends[0][0] <= machine.now_us:  # 1. ends
             past_their_ends(machine, name_overdue=event.name_overdue)
-        jobs, error = machine.jobs, None
-        gates = self._ask_rules(event) if jobs.gates.active else ()
+        gates = self._ask_rules(event) if asks else ()
         changes = machine.changes if self.unread is None else self.happened()
-        if not changes:  # 2. is there a pass?
+        if not (changes.submitted or changes.vacated or changes):  # 2. is there a pass? These two first: they are quick
             if not gates:
                 return []
             return self._carry_out(self._trying_again(Plan((), self.memory)), event, _Moves(gates=gates))
         if machine.rates is not None:  # 3. rates
             self._follow_rates(event, machine.rates)
-        if not jobs.aside.jobs and not jobs.gates.active:
+        if not (asks or jobs.aside.jobs):
             try:
                 plan = self.policy.plan(self.view(changes))  # 4. plan and check
                 if self.unread is not None:

@@ -7,6 +7,7 @@ reservation only; it gives the same answers (``tests/properties/test_futures.py`
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from cosched.model.job import Job
 from cosched.model.time import FOREVER_US
@@ -16,6 +17,7 @@ from space_scheduler.profile import Profile
 from space_scheduler.reasons import Reason, Why
 
 Ends = Sequence[tuple[int, int, int]]
+_ON_EXTRA: Final = Why.BACKFILLED_ON_EXTRA  # as in ``feasibility``: slow to look up in its class
 
 
 class CountedFuture:
@@ -107,7 +109,7 @@ class CountedFuture:
 
     def beside(self, shadow_us: int) -> Reason:
         """On processors that the reservation leaves over."""
-        return Reason(Why.BACKFILLED_ON_EXTRA, {"extra_procs": self.extra_procs})
+        return Reason(_ON_EXTRA, {"extra_procs": self.extra_procs})
 
     def suppose(self, shadow_us: int, extra_procs: int) -> None:
         """The one reservation is what it was found to be in an earlier pass."""

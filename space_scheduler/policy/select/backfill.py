@@ -53,6 +53,8 @@ class Promises(msgspec.Struct, frozen=True, tag=True):
 
 
 FIRST_FIT: Final = Reason(Why.FIRST_FIT)
+_BEFORE_SHADOW: Final = Why.BACKFILLED_BEFORE_SHADOW  # as in ``feasibility``: slow to look up in its class
+_RESERVED: Final = Why.RESERVED
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ class Backfill:
         if shadow_us == FOREVER_US:
             return FIRST_FIT
         if future.now_us + future.lasts_us(job) <= shadow_us:
-            return Reason(Why.BACKFILLED_BEFORE_SHADOW, {"shadow_us": shadow_us})
+            return Reason(_BEFORE_SHADOW, {"shadow_us": shadow_us})
         return future.beside(shadow_us)
 
     def _memory(self, future: Future, promised: dict[int, int]) -> Shadow | Promises | None:
@@ -209,7 +211,7 @@ def _told(
         before = {job_id: at_us for job_id, at_us in before.items() if job_id not in gone}
     if before == promised:
         return []
-    why = changes.moved(Why.RESERVED)
+    why = changes.moved(_RESERVED)
     told = [(job_id, at_us, why) for job_id, at_us in promised.items() if before.get(job_id) != at_us]
     if broken := [job_id for job_id in before if job_id not in promised and job_id in snapshot.queue]:
         started = {start.job.id for start in starts}

@@ -1,12 +1,15 @@
 """What selections have in common: start the heads of the queue, and find the next job of a scan that may start."""
 
 from collections.abc import Collection, Iterator
+from typing import Final
 
 from cosched.model.job import Job
 from space_scheduler.policy.future import CountedFuture, Future
 from space_scheduler.policy.interface import PlannedStart
 from space_scheduler.policy.queue import JobQueue, LongScan, Scan
 from space_scheduler.reasons import Reason, Why
+
+_FITS: Final = Why.FITS  # as in ``feasibility``: slow to look up in its class
 
 
 def start_heads(jobs: Iterator[Job], future: Future, starts: list[PlannedStart]) -> Job | None:
@@ -15,7 +18,7 @@ def start_heads(jobs: Iterator[Job], future: Future, starts: list[PlannedStart])
     for job in jobs:
         if not now(job):
             return job
-        starts.append(future.start(job, Reason(Why.FITS, {"free_procs": future.free_procs})))
+        starts.append(future.start(job, Reason(_FITS, {"free_procs": future.free_procs})))
     return None
 
 

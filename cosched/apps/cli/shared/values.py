@@ -1,7 +1,5 @@
 """Callbacks for options of all commands: a value that cannot be is told before anything happens, with what can."""
 
-import json
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -87,6 +85,9 @@ def absolute_path(path: str, option: str) -> str:
 
 def toml_table(path: Path, _option: str) -> dict[str, Any]:
     """What a TOML file says, or a JSON object. Raises :class:`BadInput`."""
+    import json  # noqa: PLC0415 (these two for this option only: they compile patterns when they are imported)
+    import tomllib  # noqa: PLC0415
+
     try:
         text = path.read_text(encoding="utf-8")
         table: dict[str, Any] = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)

@@ -12,7 +12,6 @@ import click
 import msgspec
 
 from cosched.apps.cli.shared.foreign import jobs_meant
-from cosched.client.find import connect
 from cosched.errors import BadInput
 from cosched.report.table import Table
 
@@ -54,6 +53,8 @@ def asks(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(verb)
     def asked(server: str | None, lab: str | None, **given: Any) -> Any:
+        from cosched.client.find import connect  # noqa: PLC0415 (HTTP and TLS: a simulation asks no service)
+
         with connect(server, lab) as client:
             return verb(client=client, **given)
 

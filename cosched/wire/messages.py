@@ -77,11 +77,16 @@ class Fence(msgspec.Struct, frozen=True):
     instance: str
 
 
-class OrderId(msgspec.Struct, frozen=True, order=True):
-    """The n-th order for one attempt at one job, to one node. Numbers rise; a later scheduler's are all higher."""
+class OfAttempt(msgspec.Struct, frozen=True):
+    """Base of what concerns one attempt at one job."""
 
     job_id: q.JobId
     attempt: q.AttemptNumber
+
+
+class OrderId(OfAttempt, frozen=True, order=True):
+    """The n-th order for one attempt at one job, to one node. Numbers rise; a later scheduler's are all higher."""
+
     n: q.OrderNumber
 
 
@@ -128,15 +133,13 @@ class Exit(msgspec.Struct, frozen=True):
     cause: str = "own"
 
 
-class GroupReport(msgspec.Struct, frozen=True):
+class GroupReport(OfAttempt, frozen=True):
     """What an agent knows of one attempt at a job when it joins. ``state``: prepared, running, ended, or found.
 
     Found: it is there, and was not made ready by an order that has been answered (older agents said "prepared").
     ``rebooted``: it is of an earlier boot of the machine, and so are its processes.
     """
 
-    job_id: q.JobId
-    attempt: q.AttemptNumber
     state: str
     last_order: q.OrderNumber
     exit: Exit | None = None
@@ -176,7 +179,7 @@ class Hello(Message, frozen=True):
     cluster: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class JobSigns(msgspec.Struct, frozen=True):
+class JobSigns(OfAttempt, frozen=True):
     """What a node sees of a job. ``receives``: :class:`cosched.model.coscheduling.Receives`; ``raises``: so far.
 
     ``transports``: what its processes there talk over, as far as it can be seen waiting, and what cannot; ``effort``:
@@ -186,8 +189,6 @@ class JobSigns(msgspec.Struct, frozen=True):
     (a scheduler of an older version looks at neither). ``hydra``: until version 4, ``hydra_pmi_proxy`` was among them.
     """
 
-    job_id: q.JobId
-    attempt: q.AttemptNumber
     receives: str
     raises: q.Count
     transports: tuple[str, ...] = ()
@@ -199,14 +200,12 @@ class JobSigns(msgspec.Struct, frozen=True):
     seen: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
-class Turn(msgspec.Struct, frozen=True):
+class Turn(OfAttempt, frozen=True):
     """How a job on this node is to be coscheduled: its mode, what is its due here in CPUs, its row among ``rows``.
 
     ``rows`` 0: no slots.
     """
 
-    job_id: q.JobId
-    attempt: q.AttemptNumber
     mode: str
     share: q.Cpus
     row: q.Tasks = 0
@@ -254,15 +253,13 @@ class DeskReported(Message, frozen=True):
     report: DeskReport
 
 
-class JobHeld(msgspec.Struct, frozen=True, omit_defaults=True):
+class JobHeld(OfAttempt, frozen=True, omit_defaults=True):
     """What a node was told last of an attempt at a job that may run there.
 
     ``order`` is the number of the last order that it has answered; ``tasks``, ``cpus``, ``asleep`` as in
     :class:`Resize`, ``map`` as in :class:`Adapt`. ``tasks`` None: its agent has no record of what it was told.
     """
 
-    job_id: q.JobId
-    attempt: q.AttemptNumber
     order: q.OrderNumber
     tasks: q.Tasks | None = None
     cpus: q.WholeCpus | None = None
@@ -295,76 +292,68 @@ class OwnersWord(Message, frozen=True, omit_defaults=True):
 NO_WORD: Final = OwnersWord()
 
 
-class Prepared(Message, frozen=True):
+class Answered(Message, frozen=True):
+    """Base of the answers to an order."""
+
+    order: OrderId
+
+
+class Prepared(Answered, frozen=True):
     """The job's cgroup and private directories are there; ranks may be born here."""
 
-    order: OrderId
 
-
-class Started(Message, frozen=True):
+class Started(Answered, frozen=True):
     """The job script runs."""
 
-    order: OrderId
     pid: q.Pid
 
 
-class Resized(Message, frozen=True):
+class Resized(Answered, frozen=True):
     """The job has what the order gave it, and nothing else here. ``cpus``: the node's numbers of those it may use.
 
     Empty: all that parallel work may use there.
     """
 
-    order: OrderId
     cpus: tuple[q.WholeCpus, ...] = ()
 
 
-class Offered(Message, frozen=True):
+class Offered(Answered, frozen=True):
     """The answer to :class:`Adapt`. ``joined``: some rank of the job here is told maps."""
 
-    order: OrderId
     joined: bool
 
 
-class Adapted(Message, frozen=True):
+class Adapted(Message, OfAttempt, frozen=True):
     """All ranks of a job have done what the map with this number asks. May come twice, and after a newer map."""
 
-    job_id: q.JobId
-    attempt: q.AttemptNumber
     number: q.Count
 
 
-class Asked(Message, frozen=True):
+class Asked(Message, OfAttempt, frozen=True):
     """A job asks for so many processes more than it has, or fewer. It asks one thing at a time."""
 
-    job_id: q.JobId
-    attempt: q.AttemptNumber
     more: q.Asked
 
 
-class Refused(Message, frozen=True):
+class Refused(Answered, frozen=True):
     """An order is not obeyed. ``code``: stale, fenced, unknown, user, slow-users (the user database does not answer),
     directory, memory, busy, paused, owner, unrun (a command has not begun in time, and never will), failed.
     """
 
-    order: OrderId
     code: str
     message: str
 
 
-class ProgramEnded(Message, frozen=True):
+class ProgramEnded(Message, OfAttempt, frozen=True):
     """The job script has ended on the first node. ``error_tail``: the last bytes of its error output."""
 
-    job_id: q.JobId
-    attempt: q.AttemptNumber
     exit: Exit
     error_tail: bytes = b""
 
 
-class GroupEnded(Message, frozen=True):
+class GroupEnded(Message, OfAttempt, frozen=True):
     """No process of this attempt is left on this node."""
 
-    job_id: q.JobId
-    attempt: q.AttemptNumber
     cpu_us: q.Micros = 0
     memory_peak_bytes: q.Memory = 0
 
@@ -538,11 +527,9 @@ class Turns(Message, frozen=True):
     jobs: tuple[Turn, ...] = ()
 
 
-class AskAnswered(Message, frozen=True):
+class AskAnswered(Message, OfAttempt, frozen=True):
     """What a job is given of what it has asked for. ``waits``: the rest is not free yet, and the job waits for it."""
 
-    job_id: q.JobId
-    attempt: q.AttemptNumber
     given: q.Asked
     waits: bool
 

@@ -39,12 +39,16 @@ def checked_session(session: bytes, where: str) -> bytes:
     return session
 
 
-class Numbering:
-    """One direction of one connection, for its sender."""
+class _Direction:
+    """One direction of one connection: its session, and the number of the last frame."""
 
     def __init__(self, session: bytes) -> None:
         self._session = session
         self._last = 0
+
+
+class Numbering(_Direction):
+    """One direction of one connection, for its sender."""
 
     def frame(self, payload: bytes) -> bytes:
         """The payload behind session and number."""
@@ -52,12 +56,8 @@ class Numbering:
         return _HEADER.pack(self._session, self._last) + payload
 
 
-class Turn:
+class Turn(_Direction):
     """One direction of one connection, for its receiver."""
-
-    def __init__(self, session: bytes) -> None:
-        self._session = session
-        self._last = 0
 
     def payload(self, frame: bytes) -> bytes:
         """What is in the frame that comes next. Raises :class:`OutOfTurn`, and :class:`BadInput` for no frame."""

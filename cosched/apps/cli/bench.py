@@ -1,9 +1,10 @@
 """``cosched bench``: the experiments behind what is claimed of the live system, on any lab or cluster."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -15,9 +16,9 @@ from cosched.apps.cli.bench_memory import shown as memory_shown
 from cosched.apps.cli.bench_mixed import mixed
 from cosched.apps.cli.bench_mixed import shown as mixed_shown
 from cosched.apps.cli.bench_model import model
-from cosched.apps.cli.shared.campaign import not_run, tries_option, wrote
+from cosched.apps.cli.shared.campaign import not_run, told, tries_option
 from cosched.apps.cli.shared.values import some_of, whole_number, within
-from cosched.apps.cli.shared.verb import echo, say, service
+from cosched.apps.cli.shared.verb import say, service
 from cosched.apps.experiments import testbed
 from cosched.apps.experiments.contract import RUNS as CONTRACT_RUNS
 from cosched.apps.experiments.contract import Measured
@@ -47,10 +48,8 @@ def command() -> None:
     """
 
 
-command.add_command(contract)
-command.add_command(memory)
-command.add_command(mixed)
-command.add_command(model)
+for _command in (contract, memory, mixed, model):
+    command.add_command(_command)
 
 
 @command.command("coscheduling")
@@ -125,8 +124,7 @@ def coscheduling(
             chosen_works, company, modes, rounds, seconds, place.nodes, seed=len(kept.campaigns), tries=tries
         )
         experiment = Experiment(place.client, plan, say, place.lab)
-        for run in experiment.run():
-            kept.keep(run)
+        kept.keep_each(experiment.run())
     return _shown(kept, experiment.refused, out)
 
 
@@ -150,20 +148,10 @@ def show(directory: Path, out: Path | None) -> int:
     Example: cosched bench show results
     """
     writable(out)
-    coscheduled, felt = RunLog(directory, RUNS, Run), RunLog(directory, CONTRACT_RUNS, Measured)
-    lost = RunLog(directory, MEMORY_RUNS, MemoryRun)
-    shared = RunLog(directory, MIXED_RUNS, MixedRun)
-    found = []
-    if coscheduled.campaigns:
-        found.append(_shown(coscheduled, {}, out))
-    if felt.campaigns:
-        found.append(contract_shown(felt, [], {}, out))
-    if lost.campaigns:
-        found.append(memory_shown(lost, out))
-    if shared.campaigns:
-        found.append(mixed_shown(shared, {}, out))
+    logs = [(RunLog(directory, name, kind), shown) for name, (kind, shown) in _KINDS.items()]
+    found = [shown(kept, out) for kept, shown in logs if kept.campaigns]
     if not found:
-        names = ", ".join(f"{name}.jsonl" for name in (RUNS, CONTRACT_RUNS, MEMORY_RUNS, MIXED_RUNS))
+        names = ", ".join(f"{name}.jsonl" for name in _KINDS)
         raise BadInput("DIR", str(directory), f"a directory with one of {names}")
     return max(found)
 
@@ -171,10 +159,23 @@ def show(directory: Path, out: Path | None) -> int:
 def _shown(kept: RunLog[Run], refused: Mapping[str, str], out: Path | None) -> int:
     cells = judged(kept.campaigns)
     missed = misses(cells)
-    echo([kept.noted(table(cells)), *not_run(refused), *(f"missed by ccs: {line}" for line in missed)])
-    if out is not None:
-        wrote(out / "coscheduling.json", document(cells, refused, kept.hows), plot(cells, out))
+    told(
+        [kept.noted(table(cells)), *not_run(refused), *(f"missed by ccs: {line}" for line in missed)],
+        out,
+        "coscheduling.json",
+        lambda: document(cells, refused, kept.hows),
+        partial(plot, cells),
+    )
     return 1 if missed else 0
+
+
+#: Runs of each experiment -> their kind, and what shows them.
+_KINDS: Final[dict[str, tuple[type[Any], Callable[[RunLog[Any], Path | None], int]]]] = {
+    RUNS: (Run, lambda kept, out: _shown(kept, {}, out)),
+    CONTRACT_RUNS: (Measured, lambda kept, out: contract_shown(kept, [], {}, out)),
+    MEMORY_RUNS: (MemoryRun, memory_shown),
+    MIXED_RUNS: (MixedRun, lambda kept, out: mixed_shown(kept, {}, out)),
+}
 
 
 def _named(things: Sequence[Named], words: str, option: str) -> list[Named]:

@@ -2,14 +2,15 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 import click
 
-from cosched.apps.cli.shared.campaign import not_run, tries_option, wrote
-from cosched.apps.cli.shared.values import some_of, whole_number, within
-from cosched.apps.cli.shared.verb import echo, say, service
+from cosched.apps.cli.shared.campaign import not_run, told, tries_option
+from cosched.apps.cli.shared.values import numbers_in, some_of, whole_number, within
+from cosched.apps.cli.shared.verb import say, service
 from cosched.apps.experiments.contract import (
     CALLS,
     LEAST_TALKING,
@@ -108,7 +109,7 @@ def contract(
     \b
     Example: cosched bench contract --modes none,ccs --tasks 1,4 --rounds 4 --out results
     """
-    counts = [_count(word) for word in tasks.split(",")]
+    counts = numbers_in(tasks, "--tasks", 1, _MOST_TASKS, f"numbers from 1 to {_MOST_TASKS}, such as 1,2,4")
     if talking and min(counts) < LEAST_TALKING:
         raise BadInput("--tasks", tasks, f"{LEAST_TALKING} or more with --talking")
     kept = RunLog(out, RUNS, Measured)
@@ -127,8 +128,7 @@ def contract(
         plan = ContractRuns(counts, modes, rounds, seconds, seed=len(kept.campaigns), talking=talking, tries=tries)
         experiment, reacted = Experiment(site, client, plan, say), []
         if heard := site.settings.presence.events:  # else the probe's keys are seen too seldom to be somebody
-            for measured in experiment.run():
-                kept.keep(measured)
+            kept.keep_each(experiment.run())
         try:
             reacted = reactions(site, times, say, events=heard)
         except Failed as error:
@@ -158,12 +158,15 @@ def shown(
 ) -> int:
     """Print the table, write the files; the command's exit status. ``quiet_s``: after which the owner is away."""
     found = cells(by_cell(kept.campaigns))
-    if found:
-        echo([kept.noted(table(found))])
-    told = _reactions(reacted, quiet_s) if reacted else ()
-    echo([*map(_uncounted, disturbed(kept.campaigns)), *told, *not_run(refused)])
-    if out is not None:
-        wrote(out / "contract.json", document(found, reacted, refused, kept.hows), plot(found, out))
+    tables = [kept.noted(table(found))] if found else []
+    reactions = _reactions(reacted, quiet_s) if reacted else ()
+    told(
+        [*tables, *map(_uncounted, disturbed(kept.campaigns)), *reactions, *not_run(refused)],
+        out,
+        "contract.json",
+        lambda: document(found, reacted, refused, kept.hows),
+        partial(plot, found),
+    )
     return 1 if not (found or reacted) or any(cell.misses for cell in found) else 0
 
 
@@ -179,9 +182,3 @@ def _reactions(reacted: Sequence[Reaction], quiet_s: float) -> Iterator[str]:
         f"last key to the whole node back: median {median(back_s):.2f} s, {min(back_s):.2f} to {max(back_s):.2f}, "
         f"of which the quiet time is {quiet_s:g} s"
     )
-
-
-def _count(word: str) -> int:
-    if not word.strip().isdecimal() or not 1 <= int(word) <= _MOST_TASKS:
-        raise BadInput("--tasks", f"{word!r}", f"numbers from 1 to {_MOST_TASKS}, such as 1,2,4")
-    return int(word)

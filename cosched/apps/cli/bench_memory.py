@@ -7,9 +7,9 @@ from typing import Final
 
 import click
 
-from cosched.apps.cli.shared.campaign import wrote
+from cosched.apps.cli.shared.campaign import told
 from cosched.apps.cli.shared.values import whole_number, within
-from cosched.apps.cli.shared.verb import echo, say
+from cosched.apps.cli.shared.verb import say
 from cosched.apps.experiments.desk_under_load import Desk
 from cosched.apps.experiments.memory import NODE_BYTES, MemoryExperiment, MemoryRun, place, swap_bytes
 from cosched.apps.experiments.memory_results import cells, document, table, verdict
@@ -63,8 +63,7 @@ def memory(rounds: int, seconds: float, swap: str, out: Path | None, add: bool) 
         experiment = MemoryExperiment(
             desk, folder, say, rounds=rounds, seconds=seconds, swap=bool(size), seed=len(kept.campaigns)
         )
-        for run in experiment.run():
-            kept.keep(run)
+        kept.keep_each(experiment.run())
     return shown(kept, out)
 
 
@@ -76,7 +75,5 @@ def shown(kept: RunLog[MemoryRun], out: Path | None) -> int:
         f"{'with' if swap else 'without'} swap: {problem or 'the owner loses no more than alone'}"
         for swap, problem in problems.items()
     )
-    echo([kept.noted(table(found)), *lines])
-    if out is not None:
-        wrote(out / "memory.json", document(found, kept.hows))
+    told([kept.noted(table(found)), *lines], out, "memory.json", lambda: document(found, kept.hows))
     return 1 if any(problems.values()) else 0

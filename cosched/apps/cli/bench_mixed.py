@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 import click
 
-from cosched.apps.cli.shared.campaign import not_run, tries_option, wrote
-from cosched.apps.cli.shared.values import some_of, whole_number, within
-from cosched.apps.cli.shared.verb import echo, say, service
+from cosched.apps.cli.shared.campaign import not_run, told, tries_option
+from cosched.apps.cli.shared.values import numbers_in, some_of, whole_number, within
+from cosched.apps.cli.shared.verb import say, service
 from cosched.apps.experiments import testbed
 from cosched.apps.experiments.corun import PLAIN
 from cosched.apps.experiments.matrix import MODES
@@ -67,7 +68,7 @@ def mixed(
     """
     if PLAIN not in modes or len(modes) < 2:
         raise BadInput("--modes", ",".join(modes), "plain, which the others are held against, and another")
-    counts = [_count(word.strip()) for word in desks.split(",")]
+    counts = numbers_in(desks, "--desks", 0, testbed.NODES, f"0 to {testbed.NODES}, with commas between")
     there = testbed.is_there(server, lab)
     if there and len(counts) > 1:
         raise BadInput("--desks", desks, "one number, of those who are at their desks in the cluster")
@@ -79,8 +80,7 @@ def mixed(
     kept.begin({"seconds": seconds, "receive": receive, "programs": dict(MIX)}, add=add)
     plan = MixedRuns(modes, counts, rounds, seconds, receive == "poll", seed=len(kept.campaigns), tries=tries)
     experiment = Experiment(place, plan, say)
-    for run in experiment.run():
-        kept.keep(run)
+    kept.keep_each(experiment.run())
     return shown(kept, experiment.refused, out)
 
 
@@ -88,13 +88,11 @@ def shown(kept: RunLog[MixedRun], refused: Mapping[str, str], out: Path | None) 
     """Print what there is of all campaigns, and write JSON and a plot."""
     cells = judged(kept.campaigns)
     missed = misses(cells)
-    echo([kept.noted(table(cells)), *not_run(refused), *(f"missed by ccs: {line}" for line in missed)])
-    if out is not None:
-        wrote(out / "mixed.json", document(cells, refused, kept.hows), plot(cells, out))
+    told(
+        [kept.noted(table(cells)), *not_run(refused), *(f"missed by ccs: {line}" for line in missed)],
+        out,
+        "mixed.json",
+        lambda: document(cells, refused, kept.hows),
+        partial(plot, cells),
+    )
     return 1 if missed or not cells or (refused and not any(cell.mode == "ccs" for cell in cells)) else 0
-
-
-def _count(word: str) -> int:
-    if not word.isdecimal() or int(word) > testbed.NODES:
-        raise BadInput("--desks", f"{word!r}", f"0 to {testbed.NODES}, with commas between")
-    return int(word)

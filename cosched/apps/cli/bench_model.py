@@ -1,5 +1,6 @@
 """``cosched bench model``: what the simulator predicts of real jobs that share nodes, against what they took."""
 
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -7,9 +8,9 @@ from typing import Final
 import click
 import msgspec
 
-from cosched.apps.cli.shared.campaign import wrote
+from cosched.apps.cli.shared.campaign import told
 from cosched.apps.cli.shared.values import some_of, whole_number
-from cosched.apps.cli.shared.verb import echo, json_text, say
+from cosched.apps.cli.shared.verb import json_text, say
 from cosched.apps.experiments import testbed
 from cosched.apps.experiments.model import LEVEL, SHAPES, Ran, Series
 from cosched.apps.experiments.model_results import judged, plot, table, verdict
@@ -58,8 +59,7 @@ def model(modes: list[str], policy: str, series: int, costs: Path | None, out: P
         with testbed.made("model", say, mpl=LEVEL, policy=policy) as lab:
             for number in range(first, first + series):
                 for mode in modes:
-                    for run in Series(lab.client, mode, say, lab.lab).run(number):
-                        kept.keep(run)
+                    kept.keep_each(Series(lab.client, mode, say, lab.lab).run(number))
     return shown(kept, read, out)
 
 
@@ -71,8 +71,12 @@ def shown(kept: RunLog[Ran], read: coefficients.Coefficients, out: Path | None) 
     if not found:
         raise Failed("no job was measured beside others and alone")
     verdicts = [verdict(found, mode) for mode in sorted(sharings)]
-    echo([kept.noted(table(found)), *(words for _, words in verdicts)])
-    if out is not None:
-        document = {"how": kept.hows, "coefficients": read.made, "jobs": msgspec.to_builtins(found)}
-        wrote(out / "model.json", json_text(document, indent=1), plot(found, out))
+    document = {"how": kept.hows, "coefficients": read.made, "jobs": msgspec.to_builtins(found)}
+    told(
+        [kept.noted(table(found)), *(words for _, words in verdicts)],
+        out,
+        "model.json",
+        lambda: json_text(document, indent=1),
+        partial(plot, found),
+    )
     return 0 if all(met for met, _ in verdicts) else 1

@@ -121,8 +121,7 @@ def command(
 
     def measure(place: testbed.Testbed, mixes: list[Mix]) -> None:
         calibration = Calibration(place.client, place.nodes, seconds, say, place.lab)
-        for run in calibration.run(mixes, modes, rounds, seed=len(kept.campaigns)):
-            kept.keep(run)
+        kept.keep_each(calibration.run(mixes, modes, rounds, seed=len(kept.campaigns)))
         refused.update(calibration.refused)
 
     if rounds:
@@ -145,9 +144,11 @@ def _shown(kept: RunLog[Paced], refused: dict[str, str], out: Path) -> int:
     found = observed(kept.campaigns)
     if not found:
         raise Failed(f"nothing to fit in {out}: no mix was measured beside its programs alone")
-    table = Table("Pace against alone, medians", ["mode", "mix", "program", "pace", "low", "high", "runs"])
-    for (mode, mix, program), values in paces(kept.campaigns).items():
-        table.add(mode, mix, program, *values)
+    table = Table(
+        "Pace against alone, medians",
+        ["mode", "mix", "program", "pace", "low", "high", "runs"],
+        [(*mix, *values) for mix, values in paces(kept.campaigns).items()],
+    )
     costs = fitted(found)
     columns = ["mode", "kind", "beside", "cost", "low", "high", "runs"]
     rows: list[Sequence[object]] = [

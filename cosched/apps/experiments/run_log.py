@@ -9,7 +9,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
@@ -73,6 +73,11 @@ class RunLog(Generic[Run]):
         """Write a run of this campaign down."""
         self.campaigns[-1].append(run)
         self._write(msgspec.to_builtins(run))
+
+    def keep_each(self, runs: Iterable[Run]) -> None:
+        """Write runs of this campaign down, each when it has been made."""
+        for run in runs:
+            self.keep(run)
 
     def noted(self, table: Table) -> Table:
         """The table with a note for each machine, version of control groups, commit and date of campaigns with runs."""

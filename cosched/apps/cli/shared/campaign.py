@@ -2,26 +2,23 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Final
 
 import click
 
 from cosched.apps.cli.shared.values import whole_number
 from cosched.apps.cli.shared.verb import echo
 from cosched.apps.experiments.interference import TRIES
+from cosched.report.table import Table
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def tries_option(command: Command) -> Command:
-    """Add ``--tries``, which arrives as ``tries``."""
-    return click.option(
-        "--tries",
-        default=str(TRIES),
-        callback=whole_number(1, 100),
-        show_default=True,
-        help="How often a run that others disturb is made, at most.",
-    )(command)
+#: Adds ``--tries``, which arrives as ``tries``.
+tries_option: Final = click.option(
+    "--tries",
+    default=str(TRIES),
+    callback=whole_number(1, 100),
+    show_default=True,
+    help="How often a run that others disturb is made, at most.",
+)
 
 
 def not_run(refused: Mapping[str, str]) -> Iterator[str]:
@@ -29,7 +26,16 @@ def not_run(refused: Mapping[str, str]) -> Iterator[str]:
     return (f"not run: {what}: {why}" for what, why in refused.items())
 
 
-def wrote(path: Path, document: str, plots: Iterable[Path] = ()) -> None:
-    """Write a document, and say that it and what was drawn are there."""
-    path.write_text(document, encoding="utf-8")
-    echo(f"wrote {each}" for each in (path, *plots))
+def told(
+    lines: Iterable[str | Table],
+    out: Path | None,
+    name: str,
+    document: Callable[[], str],
+    plot: Callable[[Path], Iterable[Path]] = lambda _out: (),
+) -> None:
+    """Print what was found; with a directory, write the document there by that name, draw, and say what was made."""
+    echo(lines)
+    if out is not None:
+        text, plots = document(), plot(out)
+        (out / name).write_text(text, encoding="utf-8")
+        echo(f"wrote {each}" for each in (out / name, *plots))

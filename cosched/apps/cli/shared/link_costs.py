@@ -37,8 +37,7 @@ def link_costs(delays_us: Sequence[int], rounds: int, seconds: float, out: Path,
             for delay_us in (ONE_CLUSTER, *delays_us):
                 link = None if delay_us == ONE_CLUSTER else delay_us
                 with testbed.made("calibrate", say, mpl=1, delay_us=link) as place:
-                    for run in measured(place, delay_us, seconds, say):
-                        kept.keep(run)
+                    kept.keep_each(measured(place, delay_us, seconds, say))
     return _shown(kept, out)
 
 
@@ -77,12 +76,12 @@ def _measures(found: Slowdowns) -> Table:
 
 def _costs(found: Slowdowns, near_s: Mapping[str, float]) -> Table:
     """What the link costs each program at any delay: parts of its time, and how often an iteration waits for it."""
-    table = Table("Cost of the link", ["program", "iteration_ms", "fixed", "per_ms", "waits"])
-    for program in programs_of(found):
-        if cost := fitted(found, program):
-            near = near_s[program]
-            table.add(program, 1000 * near, cost.fixed, cost.per_s / 1000, cost.per_s * near)
-    return table
+    costs = ((program, near_s[program], fitted(found, program)) for program in programs_of(found))
+    return Table(
+        "Cost of the link",
+        ["program", "iteration_ms", "fixed", "per_ms", "waits"],
+        [(program, 1000 * s, cost.fixed, cost.per_s / 1000, cost.per_s * s) for program, s, cost in costs if cost],
+    )
 
 
 def _draw(axes: "Axes", found: Slowdowns) -> None:

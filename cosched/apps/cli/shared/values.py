@@ -11,6 +11,13 @@ from cosched.errors import BadInput, nearest
 Value = TypeVar("Value")
 
 
+def refuse(*cases: tuple[object, str, str, str]) -> None:
+    """Raise :class:`BadInput` for the first case that is so: (whether it is so, where, found, expected)."""
+    for is_so, where, found, expected in cases:
+        if is_so:
+            raise BadInput(where, found, expected)
+
+
 def one_of(*words: str) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
     """A callback for an option whose value is one of some words; another is told the nearest."""
 
@@ -76,6 +83,24 @@ def whole_number(least: int, most: int) -> Callable[[click.Context, click.Parame
     return read_by(checked)
 
 
+def numbers_in(text: str, option: str, least: int, most: int, expected: str) -> list[int]:
+    """Whole numbers between two, with commas between them. Raises :class:`BadInput`."""
+    for word in text.split(","):
+        if not word.strip().isdecimal() or not least <= int(word) <= most:
+            raise BadInput(option, f"{word!r}", expected)
+    return [int(word) for word in text.split(",")]
+
+
+def number_within(text: str, least: float, most: float, otherwise: BadInput) -> float:
+    """The number that a text is. Raises ``otherwise`` where it is none, or not between the two."""
+    try:
+        if least <= (number := float(text)) <= most:
+            return number
+    except ValueError:
+        pass
+    raise otherwise
+
+
 def absolute_path(path: str, option: str) -> str:
     """A directory or file on some host, without a slash at its end. Raises :class:`BadInput`."""
     if not path.startswith("/"):
@@ -90,8 +115,7 @@ def toml_table(path: Path, _option: str) -> dict[str, Any]:
 
     try:
         text = path.read_text(encoding="utf-8")
-        table: dict[str, Any] = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
-        return table
+        return dict(json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text))
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(str(path), f"cannot be read: {error}") from None
     except (ValueError, RecursionError) as error:

@@ -4,9 +4,9 @@ A verb that is decorated by :func:`says` gives an :class:`Answer` and prints not
 :func:`asks` is given the ``client`` of the service that is meant.
 """
 
-from collections.abc import Callable, Iterable
-from functools import wraps
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from functools import reduce, wraps
+from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 import msgspec
@@ -16,6 +16,12 @@ from cosched.errors import BadInput
 from cosched.report.table import Table
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Item = TypeVar("Item")
+
+#: Adds ``--json``, which arrives as ``as_json``.
+json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+#: Adds ``--wide``: a list is not cut to the terminal's width.
+wide_option: Final = click.option("--wide", is_flag=True, help="Cut nothing off at the terminal's width.")
 
 
 class Answer(NamedTuple):
@@ -29,23 +35,18 @@ class Answer(NamedTuple):
     status: int = 0
 
 
-def service(command: Command) -> Command:
-    """Add the options that say which service is asked; they arrive as ``server`` and ``lab``."""
-    server = click.option(
+def options(*declared: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """A decorator that adds these options to a command, in this order in its help."""
+    return lambda command: reduce(lambda made, option: option(made), reversed(declared), command)
+
+
+#: Adds the options that say which service is asked; they arrive as ``server`` and ``lab``.
+service: Final = options(
+    click.option(
         "--server", metavar="PLACE", help="The service: path of its Unix socket, or https://HOST:PORT [COSCHED_SERVER]."
-    )
-    lab = click.option("--lab", metavar="NAME", help="The service of a lab on this machine [COSCHED_LAB].")
-    return server(lab(command))
-
-
-def json_option(command: Command) -> Command:
-    """Add ``--json``, which arrives as ``as_json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
-
-
-def wide_option(command: Command) -> Command:
-    """Add ``--wide``: a list is not cut to the terminal's width."""
-    return click.option("--wide", is_flag=True, help="Cut nothing off at the terminal's width.")(command)
+    ),
+    click.option("--lab", metavar="NAME", help="The service of a lab on this machine [COSCHED_LAB]."),
+)
 
 
 def asks(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,6 +75,28 @@ def says(verb: Callable[..., Answer]) -> Callable[..., int]:
         return answer.status
 
     return json_option(said)
+
+
+def tell_each(
+    found: Iterable[Item],
+    lines: Callable[[Iterable[Item]], Iterable[str]],
+    document: Callable[[list[Item]], object],
+    *,
+    as_json: bool,
+) -> list[Item]:
+    """Print what is found one by one: for people each as it comes, as JSON a document of all; gives all of it."""
+    told: list[Item] = []
+
+    def telling() -> Iterator[Item]:
+        for each in found:
+            told.append(each)
+            yield each
+
+    if as_json:
+        echo_json(document([*telling()]))
+    else:
+        echo(lines(telling()))
+    return told
 
 
 def echo_json(document: object) -> None:
@@ -107,18 +130,13 @@ def _job_number(text: str) -> int:
     return int(text)
 
 
-def job_argument(command: Command) -> Command:
-    """Add the argument ID, which arrives as ``job_id``; what is no number raises :class:`BadInput`."""
-    return click.argument("job_id", metavar="ID", callback=lambda _ctx, _param, text: _job_number(text))(command)
-
-
-def job_arguments(command: Command) -> Command:
-    """Add the argument ID…, which arrives as ``job_ids``: each once."""
-    many = click.argument(
-        "job_ids",
-        metavar="ID...",
-        nargs=-1,
-        required=True,
-        callback=lambda _ctx, _param, texts: tuple(dict.fromkeys(map(_job_number, texts))),
-    )
-    return many(command)
+#: Adds the argument ID, which arrives as ``job_id``; what is no number raises :class:`BadInput`.
+job_argument: Final = click.argument("job_id", metavar="ID", callback=lambda _ctx, _param, text: _job_number(text))
+#: Adds the argument ID…, which arrives as ``job_ids``: each once.
+job_arguments: Final = click.argument(
+    "job_ids",
+    metavar="ID...",
+    nargs=-1,
+    required=True,
+    callback=lambda _ctx, _param, texts: tuple(dict.fromkeys(map(_job_number, texts))),
+)

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import click
-import msgspec
 
-from cosched.apps.cli.shared.verb import echo_json, json_option
+from cosched.apps.cli.shared.verb import json_option, tell_each
 from cosched.client import places
 from cosched.config.node import load_node
 
@@ -38,12 +37,13 @@ def command(config: Path, check: bool, as_json: bool) -> int:
         return 0
     from node_agent.service.check import Finding, findings  # noqa: PLC0415 (an agent that runs needs none of it)
 
-    found: list[Finding] = []
-    for finding in findings(settings):
-        found.append(finding)
-        if not as_json:
-            click.echo(f"{finding.level:<5} {finding.what:<22} {finding.found}")
-    failed = any(finding.level == "fail" for finding in found)
-    if as_json:
-        echo_json({"ok": not failed, "node": settings.name, "findings": [msgspec.to_builtins(each) for each in found]})
-    return 1 if failed else 0
+    def serves(found: list[Finding]) -> bool:
+        return all(finding.level != "fail" for finding in found)
+
+    found = tell_each(
+        findings(settings),
+        lambda found: (f"{each.level:<5} {each.what:<22} {each.found}" for each in found),
+        lambda found: {"ok": serves(found), "node": settings.name, "findings": found},
+        as_json=as_json,
+    )
+    return 0 if serves(found) else 1

@@ -3,16 +3,18 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
 import click
 
 import cosched
-from cosched.apps.cli.shared.checks import Check, Level, agreement, clock_level, expiry, grouped
-from cosched.apps.cli.shared.verb import echo_json, json_option, service
+from cosched.apps.cli.shared.checks import Check, Level, agreement, clock_level, expiry, grouped, judged
+from cosched.apps.cli.shared.verb import json_option, service, tell_each
 from cosched.apps.cli.shared.words import ago, lasting, stalls, this_user
 from cosched.client import places
 from cosched.client.client import Client
@@ -71,25 +73,26 @@ def command(
     \b
     Example: cosched doctor --lab default
     """
-    checks: list[Check] = []
-    for check in _checks(server, lab, config, node_config, list(users)):
-        checks.append(check)
-        if not as_json:
-            if checks[:-1] and checks[-2].advice != check.advice:
-                _advise(checks[-2])
-            click.echo(f"{check.level:<5}  {check.what}: {check.found}")
-    if checks and not as_json:
-        _advise(checks[-1])
-    failed = any(check.level == "fail" for check in checks)
-    if as_json:
-        echo_json({"ok": not failed, "checks": checks})
-    return 1 if failed else 0
+    checks = tell_each(
+        _checks(server, lab, config, node_config, list(users)),
+        _lines,
+        lambda checks: {"ok": _passed(checks), "checks": checks},
+        as_json=as_json,
+    )
+    return 0 if _passed(checks) else 1
 
 
-def _advise(check: Check) -> None:
-    """What to do: once, after the last of those that want the same."""
-    if check.advice and check.level != "ok":
-        click.echo(f"       {check.advice}")
+def _passed(checks: list[Check]) -> bool:
+    return all(check.level != "fail" for check in checks)
+
+
+def _lines(checks: Iterable[Check]) -> Iterator[str]:
+    """A line for each; what to do stands once, after the last of those that want the same."""
+    for advice, alike in groupby(checks, key=attrgetter("advice")):
+        for check in alike:
+            yield f"{check.level:<5}  {check.what}: {check.found}"
+        if advice and check.level != "ok":
+            yield f"       {advice}"
 
 
 def _checks(
@@ -117,15 +120,14 @@ def _service(client: Client, cluster: ClusterDoc, asked: datetime) -> Iterator[C
     about = (
         f"{cluster.name} at {client.server}, policy {cluster.policy}, {cluster.running} jobs run, {cluster.queued} wait"
     )
-    if cluster.accepting:
-        yield Check("service", "ok", about + (f" ({cluster.note})" if cluster.note else ""))
-    else:
-        yield Check(
-            "service",
-            "fail",
-            f"{about}; takes no jobs: {cluster.note or 'no reason given'}",
-            "what runs goes on; free the disk of its state directory, or see its log",
-        )
+    note = f" ({cluster.note})" if cluster.note else ""
+    yield judged(
+        "service",
+        cluster.accepting,
+        about + (note if cluster.accepting else f"; takes no jobs: {cluster.note or 'no reason given'}"),
+        "what runs goes on; free the disk of its state directory, or see its log",
+        bad="fail",
+    )
     yield _restart(cluster)
     if cluster.set_aside:
         yield Check(
@@ -134,14 +136,12 @@ def _service(client: Client, cluster: ClusterDoc, asked: datetime) -> Iterator[C
             f"{cluster.set_aside} are left out of passes, which fail with them; others start",
             "'cosched queue' names them, 'cosched explain JOB' has the error: docs/guide/runbooks.md",
         )
-    found = f"service {cluster.version}, this command {cosched.__version__}"
-    if cluster.version == cosched.__version__:
-        yield Check("version", "ok", found)
-    else:
-        advice = (
-            "upgrade the older one: client and service speak version 1 of the API, and may differ in what they know"
-        )
-        yield Check("version", "warn", found, advice)
+    yield judged(
+        "version",
+        cluster.version == cosched.__version__,
+        f"service {cluster.version}, this command {cosched.__version__}",
+        "upgrade the older one: client and service speak version 1 of the API, and may differ in what they know",
+    )
     try:
         apart_s = abs((datetime.fromisoformat(cluster.time) - asked).total_seconds())
     except (ValueError, TypeError):
@@ -158,13 +158,10 @@ def _service(client: Client, cluster: ClusterDoc, asked: datetime) -> Iterator[C
 def _restart(cluster: ClusterDoc) -> Check:
     """What the service found when it was started last."""
     restart = cluster.restart
-    about = f"epoch {cluster.epoch}, {restart.jobs} jobs taken over"
-    if restart.awaited:
-        about += f", {', '.join(restart.awaited)} not heard yet"
-    if restart.differed:
-        advice = "what had to be done was done: 'cosched show' tells of each job"
-        return Check("restart", "warn", f"{about}; {'; '.join(restart.differed)}", advice)
-    return Check("restart", "ok", about)
+    awaited = f", {', '.join(restart.awaited)} not heard yet" if restart.awaited else ""
+    found = [f"epoch {cluster.epoch}, {restart.jobs} jobs taken over{awaited}", *restart.differed]
+    advice = "what had to be done was done: 'cosched show' tells of each job"
+    return judged("restart", not restart.differed, "; ".join(found), advice)
 
 
 def _nodes(nodes: list[NodeDoc]) -> Iterator[Check]:
@@ -302,33 +299,28 @@ def _certificates(directory: Path) -> Iterator[Check]:
 
 def _programs() -> Iterator[Check]:
     yield Check("python", "ok", f"{sys.version.split()[0]} ({sys.executable})")
-    level: Level = "warn"
-    if not (mpirun := shutil.which("mpirun")):
-        found = "no mpirun on this machine's PATH"
-    else:
-        try:
-            said = _run(mpirun, "--version")
-            version = (said.stdout or said.stderr).strip().splitlines() or ["unknown version"]
-            level, found = "ok", f"{mpirun}: {version[0]}; {_mpi4py()}"
-        except (OSError, subprocess.TimeoutExpired) as error:
-            found = f"{mpirun} does not run: {error}"
-    advice = (
-        "" if level == "ok" else "jobs that start ranks need one: Debian's openmpi-bin, or the package's extra 'lab'"
-    )
-    yield Check("mpi", level, found, advice)
+    found, said = _ran("mpirun", "--version")
+    if said:
+        version = (said.stdout or said.stderr).strip().splitlines() or ["unknown version"]
+        found = f"{found}: {version[0]}; {_mpi4py()}"
+    advice = "jobs that start ranks need one: Debian's openmpi-bin, or the package's extra 'lab'"
+    yield judged("mpi", said is not None, found or "no mpirun on this machine's PATH", advice)
 
 
 def _mpi4py() -> str:
     """Whether the Python that jobs of this user start has mpi4py: the first on PATH, which jobs are given."""
-    python = shutil.which("python3")
-    if python is None:
-        return "no python3 on PATH"
+    found, ran = _ran("python3", "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('mpi4py') is None)")
+    if ran:
+        found += " without mpi4py" if ran.returncode else " with mpi4py"
+    return found or "no python3 on PATH"
+
+
+def _ran(name: str, *arguments: str) -> tuple[str, subprocess.CompletedProcess[str] | None]:
+    """A program's path, and how it ended; None and why where it does not run, None and "" where PATH has none."""
+    if not (path := shutil.which(name)):
+        return "", None
     try:
-        without = _run(python, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('mpi4py') is None)")
+        ran = subprocess.run((path, *arguments), capture_output=True, text=True, timeout=20, check=False, cwd="/")
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{python} does not run: {error}"
-    return f"{python} {'without' if without.returncode else 'with'} mpi4py"
-
-
-def _run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, cwd="/")
+        return f"{path} does not run: {error}", None
+    return path, ran

@@ -1,15 +1,15 @@
 """``cosched node add`` and ``node remove``: workstations enrolled over ssh, and taken out again."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
 from cosched.apps.cli.shared.cluster_directory import first_node, given_scheduler, known_address, named_places, nodes_of
 from cosched.apps.cli.shared.values import absolute_path, one_of, read_by, toml_table, whole_number
-from cosched.apps.cli.shared.verb import echo, echo_json, json_option, service
+from cosched.apps.cli.shared.verb import json_option, options, service, tell_each
 from cosched.client.client import Client
 from cosched.client.find import connect
 from cosched.config.cluster import load_cluster
@@ -20,7 +20,6 @@ from cosched.errors import BadInput
 _UP_S: Final = 30.0
 _LOOK_S: Final = 0.2
 _SERVICES: Final = ("auto", "systemd", "detached")
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _cluster(name: str, option: str) -> str:
@@ -29,64 +28,59 @@ def _cluster(name: str, option: str) -> str:
     return name
 
 
-def _ssh(command: Command) -> Command:
-    """The options that say how hosts are reached; they arrive as ``user`` … ``python``."""
-    for option in reversed(
-        (
-            click.option("--user", metavar="NAME", default="root", show_default=True, help="Who logs in there."),
-            click.option(
-                "--port", metavar="N", default="22", show_default=True, callback=whole_number(1, 65535), help="Of sshd."
-            ),
-            click.option(
-                "--key",
-                "keys",
-                type=click.Path(path_type=Path),
-                metavar="FILE",
-                multiple=True,
-                help="A private key [the ssh agent's, and ~/.ssh]; repeatable.",
-            ),
-            click.option(
-                "--known-hosts",
-                type=click.Path(path_type=Path),
-                metavar="FILE",
-                help="Keys of hosts [~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts].",
-            ),
-            click.option("--sudo", is_flag=True, help="Become root there by sudo."),
-            click.option("--ask-sudo-password", is_flag=True, help="With a password, asked for here."),
-            click.option(
-                "--python",
-                metavar="PATH",
-                default="",
-                help="There, with cosched installed [that of its command cosched, else python3].",
-            ),
-            click.option(
-                "--parallel",
-                metavar="N",
-                default="8",
-                show_default=True,
-                callback=whole_number(1, 64),
-                help="So many hosts at a time.",
-            ),
-            click.option(
-                "--etc",
-                metavar="DIR",
-                default="/etc/cosched",
-                show_default=True,
-                callback=read_by(absolute_path),
-                help="Settings, on the host.",
-            ),
-            click.option(
-                "--cluster",
-                "directory",
-                type=click.Path(path_type=Path),
-                metavar="DIR",
-                default=Path(),
-                help="What 'cosched init' made [.].",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
+#: The options that say how hosts are reached; they arrive as ``user`` … ``python``.
+_ssh: Final = options(
+    click.option("--user", metavar="NAME", default="root", show_default=True, help="Who logs in there."),
+    click.option(
+        "--port", metavar="N", default="22", show_default=True, callback=whole_number(1, 65535), help="Of sshd."
+    ),
+    click.option(
+        "--key",
+        "keys",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        multiple=True,
+        help="A private key [the ssh agent's, and ~/.ssh]; repeatable.",
+    ),
+    click.option(
+        "--known-hosts",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Keys of hosts [~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts].",
+    ),
+    click.option("--sudo", is_flag=True, help="Become root there by sudo."),
+    click.option("--ask-sudo-password", is_flag=True, help="With a password, asked for here."),
+    click.option(
+        "--python",
+        metavar="PATH",
+        default="",
+        help="There, with cosched installed [that of its command cosched, else python3].",
+    ),
+    click.option(
+        "--parallel",
+        metavar="N",
+        default="8",
+        show_default=True,
+        callback=whole_number(1, 64),
+        help="So many hosts at a time.",
+    ),
+    click.option(
+        "--etc",
+        metavar="DIR",
+        default="/etc/cosched",
+        show_default=True,
+        callback=read_by(absolute_path),
+        help="Settings, on the host.",
+    ),
+    click.option(
+        "--cluster",
+        "directory",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        default=Path(),
+        help="What 'cosched init' made [.].",
+    ),
+)
 
 
 @click.command("add")
@@ -294,16 +288,19 @@ def renew_command(
 
 def _each(outcomes: Iterable[Any], done: Callable[[Any], str], as_json: bool) -> int:
     """Tell of each host when its outcome comes, in the words of ``done``, which looks after it; the exit status."""
-    told = []
-    for outcome in outcomes:
-        told.append(outcome)
-        words = done(outcome)
-        if not as_json:
-            notes = (f"  note: {note}" for note in outcome.notes)
-            echo([f"{outcome.name}: {f'failed: {outcome.problem}' if outcome.problem else words}", *notes])
-    if as_json:
-        echo_json({"nodes": [{"ok": each.ok, **vars(each)} for each in told]})
-    return 0 if all(each.ok for each in told) else 1
+    told = tell_each(
+        ((each, done(each)) for each in outcomes),
+        _lines,
+        lambda told: {"nodes": [{"ok": each.ok, **vars(each)} for each, _ in told]},
+        as_json=as_json,
+    )
+    return 0 if all(each.ok for each, _ in told) else 1
+
+
+def _lines(told: Iterable[tuple[Any, str]]) -> Iterator[str]:
+    for outcome, words in told:
+        yield f"{outcome.name}: {f'failed: {outcome.problem}' if outcome.problem else words}"
+        yield from (f"  note: {note}" for note in outcome.notes)
 
 
 def _access(

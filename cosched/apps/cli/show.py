@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import click
 
+from cosched.apps.cli.shared.checks import grouped
 from cosched.apps.cli.shared.verb import Answer, asks, job_argument, says
 from cosched.apps.cli.shared.words import (
     because,
@@ -25,7 +26,7 @@ from cosched.apps.cli.shared.words import (
 from cosched.client.client import Client
 from cosched.config.units import memory_text
 from cosched.model.job import JobState
-from cosched.wire.api import ASKED, Failure, JobDoc, ShapeDoc, ShareDoc, Unit
+from cosched.wire.api import ASKED, Failure, JobDoc, ShapeDoc, Unit
 
 #: A unit -> a value of it for people.
 _PEOPLE: Final[dict[Unit, Callable[[Any], str]]] = {"time": lasting, "size": memory_text}
@@ -121,9 +122,7 @@ def _of_sizes(shape: ShapeDoc | None) -> str:
 
 def _places(job: JobDoc, clusters: Mapping[str, str]) -> str:
     """Its nodes, by cluster where it has components."""
-    found: dict[str, list[ShareDoc]] = {}
-    for share in job.nodes:
-        found.setdefault(clusters.get(share.name, ""), []).append(share)
+    found = grouped((clusters.get(share.name, ""), share) for share in job.nodes)
     return "; ".join(f"{cluster}: {places(shares)}" if cluster else places(shares) for cluster, shares in found.items())
 
 

@@ -3,7 +3,7 @@
 import click
 
 from cosched.apps.cli.shared.following import to_end
-from cosched.apps.cli.shared.verb import asks, echo_json, job_arguments, json_option
+from cosched.apps.cli.shared.verb import asks, job_arguments, json_option, tell_each
 from cosched.apps.cli.shared.words import exit_status, outcome
 from cosched.client.client import Client
 
@@ -23,11 +23,10 @@ def command(client: Client, job_ids: tuple[int, ...], as_json: bool) -> int:
     """
     for job_id in job_ids:
         client.job(job_id)  # a number that no job has is told before the first wait
-    jobs = []
-    for job_id in job_ids:
-        jobs.append(to_end(client, job_id))
-        if not as_json:
-            click.echo(f"job {job_id} {outcome(jobs[-1])}")
-    if as_json:
-        echo_json({"jobs": jobs})
-    return next((status for status in map(exit_status, jobs) if status), 0)
+    jobs = tell_each(
+        (to_end(client, job_id) for job_id in job_ids),
+        lambda jobs: (f"job {job.job_id} {outcome(job)}" for job in jobs),
+        lambda jobs: {"jobs": jobs},
+        as_json=as_json,
+    )
+    return next(filter(None, map(exit_status, jobs)), 0)

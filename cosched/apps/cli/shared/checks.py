@@ -12,6 +12,7 @@ from cosched.wire.api import AccountDoc, NodeDoc, NodeSurvey, SurveyDoc
 
 Level = Literal["ok", "warn", "fail"]
 Key = TypeVar("Key")
+Value = TypeVar("Value")
 CLOCK_WARN_S: Final = 2.0
 CLOCK_FAIL_S: Final = 60.0
 SCHEDULERS_HOST: Final = "the scheduler's host"
@@ -26,6 +27,11 @@ class Check(msgspec.Struct, frozen=True):
     level: Level
     found: str
     advice: str = ""
+
+
+def judged(what: str, fine: bool, found: str, advice: str, bad: Level = "warn") -> Check:
+    """A check whose advice is given where it is not fine alone."""
+    return Check(what, "ok", found) if fine else Check(what, bad, found, advice)
 
 
 def clock_level(apart_s: float) -> Level:
@@ -56,13 +62,12 @@ def agreement(survey: SurveyDoc, users: list[str], version: str) -> Iterator[Che
     if not nodes:
         return
     yield from _clocks(nodes)
-    others = grouped((node.software, node.name) for node in nodes)
-    if set(others) == {version}:
+    others = grouped((node.software, node.name) for node in nodes if node.software != version)
+    if not others:
         yield Check("versions", "ok", f"{version} on {_count(nodes)}")
     for software, names in others.items():
-        if software != version:
-            found = f"{software} on {_names(names)}, the service has {version}"
-            yield Check("versions", "warn", found, "upgrade the older ones; jobs go on while an agent is restarted")
+        found = f"{software} on {_names(names)}, the service has {version}"
+        yield Check("versions", "warn", found, "upgrade the older ones; jobs go on while an agent is restarted")
     for user in users:
         yield from _user(user, nodes, survey.uids)
 
@@ -117,11 +122,11 @@ def _disagreements(
     yield from ((f"on {_names(names)}: {problem}", advice) for problem, names in problems.items())
 
 
-def grouped(pairs: Iterable[tuple[Key, str]]) -> dict[Key, list[str]]:
-    """The names of each key, in the order in which they come."""
-    found: dict[Key, list[str]] = {}
-    for key, name in pairs:
-        found.setdefault(key, []).append(name)
+def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+    """The values of each key, in the order in which they come."""
+    found: dict[Key, list[Value]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
     return found
 
 

@@ -1,14 +1,14 @@
 """The options that ``simulate`` and ``compare`` share, and the settings they make."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final
 
 import click
 import msgspec
 
 from cosched.apps.cli.shared.values import one_of, read_by
+from cosched.apps.cli.shared.verb import options
 from cosched.config.convert import Settings, convert
 from cosched.config.experiment import RULES, Experiment
 from cosched.config.site import SiteSettings
@@ -17,8 +17,6 @@ from cosched.model.components import Partition
 from cosched.workload.rules import AtLimit, NegativeTimes, NeverRan, ProcsFrom
 from cosched.workload.shapes import Work
 from cosched.workload.swf import ExtraColumns
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _loaded(path: Path, into: type[Settings]) -> Settings:
@@ -31,8 +29,7 @@ def _site(path: Path, _option: str) -> dict[str, Any]:
     """The settings of a site's file."""
     site = _loaded(path, SiteSettings)
     site.check(f"{path}: ")
-    settings: dict[str, Any] = msgspec.to_builtins(site)
-    return settings
+    return dict(msgspec.to_builtins(site))
 
 
 def _cost(text: str, _option: str) -> float | str:
@@ -50,7 +47,8 @@ def _sizes(text: str, option: str) -> list[int]:
     return [int(part) for part in text.split(",")]
 
 
-_SETTINGS = (
+#: Adds the shared options to a command; they arrive as one dictionary of those that were given.
+settings: Final = options(
     click.option("--procs", type=int, help="Processors of the machine [default: MaxProcs of the log's header]."),
     click.option("--order", metavar="ORDER", help="Order of the queue: fcfs, sjf or ljf [default: the policy's]."),
     click.option("--select", metavar="SELECT", help="Job selection, such as 'backfill(2)' [default: the policy's]."),
@@ -161,13 +159,6 @@ _SETTINGS = (
         "--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings in YAML; options override them."
     ),
 )
-
-
-def settings(command: Command) -> Command:
-    """Add the shared options to a command; they arrive as one dictionary of those that were given."""
-    for option in reversed(_SETTINGS):
-        command = option(command)
-    return command
 
 
 def experiment(given: dict[str, Any]) -> Experiment:

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,10 @@ from cosched.apps.cli.shared.options import experiment as make_experiment
 from cosched.apps.cli.shared.options import settings
 from cosched.apps.cli.shared.outputs import GROUPINGS, checked_log, expected_of, leave, left
 from cosched.apps.cli.shared.progress import Progress
+from cosched.apps.cli.shared.values import refuse
 from cosched.apps.cli.shared.verb import Answer, says
 from cosched.apps.replicate.pool import Call, carry_out
 from cosched.config.experiment import Experiment
-from cosched.errors import BadInput
 from cosched.metrics.intervals import Interval, block_bootstrap
 from cosched.metrics.summary import grouped, per_job, summarise
 from cosched.model.time import US_PER_S
@@ -104,15 +105,13 @@ def _names(policies: str) -> list[str]:
 
 def _check_policies(experiment: Experiment) -> None:
     """Refuse what cannot be compared."""
-    if experiment.select:
-        raise BadInput("--select", f"{experiment.select!r} for all policies", "policies that differ, by their names")
-    if len(experiment.policies) < 2:
-        raise BadInput(
-            "--policies", f"found {len(experiment.policies)}", "at least two names, such as easy,conservative"
-        )
-    if len(set(experiment.policies)) != len(experiment.policies):
-        raise BadInput("--policies", "the same policy twice", "each policy once")
-    for name in experiment.policies:
+    select, names = experiment.select, experiment.policies
+    refuse(
+        (select, "--select", f"{select!r} for all policies", "policies that differ, by their names"),
+        (len(names) < 2, "--policies", f"found {len(names)}", "at least two names, such as easy,conservative"),
+        (len(set(names)) < len(names), "--policies", "the same policy twice", "each policy once"),
+    )
+    for name in names:
         policy_of(experiment, name, where="--policies")
 
 
@@ -147,25 +146,24 @@ def _differences(outcomes: dict[str, Outcome], rng: np.random.Generator) -> list
 
 
 def _difference_table(differences: list[Difference], experiment: Experiment, load: Workload) -> Table:
-    table = Table(
-        f"Against {show.policy_label(experiment, experiment.policies[0])}, paired by job",
-        ("policy", "starts that differ", "wait s", "95 % interval", "bounded slowdown", "95 % interval "),
-        notes=["negative: better than the baseline; intervals from a moving-block bootstrap over weeks (4 at a time)"],
-    )
-    for each in differences:
-        wait, slowdown = each.mean_wait_s, each.mean_bounded_slowdown
-        table.add(
+    rows: list[Sequence[object]] = [
+        (
             each.policy,
             f"{each.starts_that_differ} of {len(load)}",
-            round(wait.mean, 1),
-            _shown(wait, 1),
-            round(slowdown.mean, 2),
-            _shown(slowdown, 2),
+            *_shown(each.mean_wait_s, 1),
+            *_shown(each.mean_bounded_slowdown, 2),
         )
-    return table
+        for each in differences
+    ]
+    return Table(
+        f"Against {show.policy_label(experiment, experiment.policies[0])}, paired by job",
+        ("policy", "starts that differ", "wait s", "95 % interval", "bounded slowdown", "95 % interval "),
+        rows,
+        ["negative: better than the baseline; intervals from a moving-block bootstrap over weeks (4 at a time)"],
+    )
 
 
-def _shown(interval: Interval, digits: int) -> str:
-    if math.isinf(interval.high):
-        return "too few weeks"
-    return f"{interval.low:.{digits}f} … {interval.high:.{digits}f}"
+def _shown(found: Interval, digits: int) -> tuple[float, str]:
+    """A mean and its interval."""
+    between = f"{found.low:.{digits}f} … {found.high:.{digits}f}"
+    return round(found.mean, digits), "too few weeks" if math.isinf(found.high) else between

@@ -10,7 +10,7 @@ import click
 
 from cosched.apps.cli.shared.desk_session import follow
 from cosched.apps.cli.shared.desk_words import document, lines
-from cosched.apps.cli.shared.values import read_by
+from cosched.apps.cli.shared.values import number_within, read_by, refuse
 from cosched.apps.cli.shared.verb import Answer, say, says
 from cosched.client.desk_socket import SOCKET, ask, found_socket
 from cosched.config.units import duration_us
@@ -142,12 +142,12 @@ def ban_command(path: Path, user: str | None, seconds: float | None, only_list: 
     \b
     Example: cosched desk ban bob --for 8h
     """
-    if (user is None) == (not only_list):
-        raise BadInput("USER", "none given" if user is None else "with --list", "a user's name, or --list alone")
-    if user is not None and not user.strip():
-        raise BadInput("USER", f"{user!r}", "a user's name")
-    if only_list and seconds is not None:
-        raise BadInput("--for", "with --list", "--list alone")
+    found = "none given" if user is None else "with --list"
+    refuse(
+        ((user is None) != only_list, "USER", found, "a user's name, or --list alone"),
+        (user is not None and not user.strip(), "USER", f"{user!r}", "a user's name"),
+        (only_list and seconds is not None, "--for", "with --list", "--list alone"),
+    )
     if user is not None:
         answer = _asked(path, do="ban", user=user, seconds=seconds)
         if not _known(user):
@@ -197,7 +197,10 @@ def share_command(path: Path, ratio: str) -> Answer:
     \b
     Example: cosched desk share 0.25
     """
-    return _asked(path, do="share", cpu_ratio=None if ratio == "contract" else _share(ratio))
+    expected = f"a part of the CPU such as 0.25, from {_LEAST_SHARE} to 1, or contract"
+    wrong = BadInput("SHARE", f"{ratio[:40]!r}", expected)
+    share = None if ratio == "contract" else number_within(ratio, _LEAST_SHARE, 1, wrong)
+    return _asked(path, do="share", cpu_ratio=share)
 
 
 @command.command("session")
@@ -245,16 +248,6 @@ def _known(user: str) -> bool:
     except (KeyError, ValueError):
         return False
     return True
-
-
-def _share(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not _LEAST_SHARE <= value <= 1:
-        raise BadInput("SHARE", f"{text[:40]!r}", "a part of the CPU such as 0.25, from 0.001 to 1, or contract")
-    return value
 
 
 def _window(text: str) -> list[Any]:

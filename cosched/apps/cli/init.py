@@ -2,15 +2,14 @@
 
 import ipaddress
 import os
-import shutil
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import click
 
 from cosched.apps.cli.shared.cluster_directory import first_node, given_scheduler, named_places, nodes_of
-from cosched.apps.cli.shared.values import read_by, whole_number
+from cosched.apps.cli.shared.values import read_by, refuse, whole_number
 from cosched.apps.cli.shared.verb import Answer, says
 from cosched.config.cluster import load_cluster
 from cosched.config.hosts import agents_url, check_spellings, is_host
@@ -72,7 +71,10 @@ def command(
       cosched init office --scheduler head.example --node desk1 --node desk2=192.0.2.12 --user ada
       cosched init office --add --node desk3
     """
-    places = _places(nodes)
+    if unfinished := [each for each in nodes if each.endswith("=")]:
+        raise BadInput("--node", f"{unfinished[0]!r}", "NAME or NAME=ADDRESS")
+    places = named_places(nodes, "--node")
+    check_spellings(places, "--node")
     for user in users:
         checked_name("user", user)
     if len(set(users)) != len(users):
@@ -86,15 +88,6 @@ def command(
     document = {"directory": str(directory), "cluster": made, "nodes": list(places), "users": users, "files": files}
     address = "" if here or add else scheduler or ""
     return Answer(document, _next(directory, list(places), users, address, add=add))
-
-
-def _places(nodes: tuple[str, ...]) -> dict[str, str]:
-    """The nodes' names and addresses. Raises :class:`BadInput`."""
-    if unfinished := [each for each in nodes if each.endswith("=")]:
-        raise BadInput("--node", f"{unfinished[0]!r}", "NAME or NAME=ADDRESS")
-    places = named_places(nodes, "--node")
-    check_spellings(places, "--node")
-    return places
 
 
 def _created(
@@ -112,15 +105,15 @@ def _created(
     from cosched.identity import authority  # noqa: PLC0415 (its library takes long to load)
 
     name = name if name is not None else directory.absolute().name
-    if directory.exists():
-        raise BadInput(str(directory), "is there already", "a new directory (--add adds to a cluster made before)")
-    if not directory.absolute().parent.is_dir():
-        raise BadInput(str(directory), f"no directory {directory.absolute().parent}", "an existing one")
-    if not places:
-        raise BadInput("--node", "no node", "at least one, such as --node desk1")
+    where, parent = str(directory), directory.absolute().parent
+    refuse(
+        (directory.exists(), where, "is there already", "a new directory (--add adds to a cluster made before)"),
+        (not parent.is_dir(), where, f"no directory {parent}", "an existing one"),
+        (not places, "--node", "no node", "at least one, such as --node desk1"),
+    )
     scheduler = given_scheduler(scheduler)
-    partial = Path(mkdtemp(prefix=f".{directory.name}.", dir=directory.absolute().parent))
-    try:
+    with TemporaryDirectory(prefix=f".{directory.name}.", dir=parent) as made:
+        partial = Path(made)
         if not _is_place(scheduler):
             raise BadInput("address", f"{scheduler!r}", "a host's name or an IP address")
         authority.create_authority(partial / "authority", name, grants=here)
@@ -136,9 +129,6 @@ def _created(
         (partial / "authority").chmod(0o700)
         partial.chmod(0o755)
         partial.rename(directory)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
     return name
 
 
@@ -164,15 +154,12 @@ def _added(
     if places:
         url = first.scheduler.url if first else agents_url(given_scheduler(scheduler), port)
     network = network or (first.launch.network if first else "")
-    partial = Path(mkdtemp(prefix=".adding.", dir=directory))
-    try:
-        _handed_out(partial, config.name, places, url, network, machine)
-        for made in sorted(partial.glob("nodes/*")):
+    with TemporaryDirectory(prefix=".adding.", dir=directory) as partial:
+        _handed_out(Path(partial), config.name, places, url, network, machine)
+        for made in sorted(Path(partial).glob("nodes/*")):
             target = directory / made.relative_to(partial)
             target.parent.mkdir(exist_ok=True)
             made.rename(target)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return config.name
 
 

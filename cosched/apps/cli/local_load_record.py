@@ -3,18 +3,17 @@
 import csv
 import os
 import pwd
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TextIO
+from typing import IO, Final
 
 import click
 import msgspec
 import psutil
 import yaml
 
-from cosched.apps.cli.shared.values import up_to, within
+from cosched.apps.cli.shared.values import refuse, up_to, within
 from cosched.apps.cli.shared.verb import asks
 from cosched.client.client import Client
 from cosched.config.units import memory_text
@@ -51,10 +50,10 @@ def record(
 
     base = profiles.find(like, "--like")
     profiles.checked(msgspec.structs.replace(base, name=name), "--name")
-    if pid is not None and who is not None:
-        raise BadInput("--pid", f"together with --user {who}", "one of the two")
-    if pid is not None and not psutil.pid_exists(pid):
-        raise BadInput("--pid", f"no process {pid}", "one that runs")
+    refuse(
+        (pid is not None and who is not None, "--pid", f"together with --user {who}", "one of the two"),
+        (pid is not None and not psutil.pid_exists(pid), "--pid", f"no process {pid}", "one that runs"),
+    )
     uid = _uid(who)
     if os.geteuid() not in (0, uid) and pid is None:
         raise BadInput("--user", f"{who} is somebody else", "yourself, or to be root")
@@ -102,14 +101,11 @@ def presence(client: Client, seconds: float, out: Path | None) -> None:
     \b
     Example: cosched local-load presence --seconds 86400 --out monday.csv
     """
-    if out is None or out == STDOUT:
-        _watch(client, sys.stdout, seconds)
-        return
-    with out.open("w", encoding="utf-8", newline="") as file:
+    with click.open_file(out or STDOUT, "w", encoding="utf-8") as file:
         _watch(client, file, seconds)
 
 
-def _watch(client: Client, file: TextIO, seconds: float) -> None:
+def _watch(client: Client, file: IO[str], seconds: float) -> None:
     rows = csv.writer(file, lineterminator="\n")
     rows.writerow(("at_s", "presence", "node"))
     before: dict[str, str] = {}

@@ -8,7 +8,7 @@ from typing import BinaryIO
 import click
 
 from cosched.apps.cli.shared.cluster_directory import known_address
-from cosched.apps.cli.shared.values import absolute_path, read_by
+from cosched.apps.cli.shared.values import absolute_path, read_by, refuse
 from cosched.apps.cli.shared.verb import Answer, asks, echo_json, says
 from cosched.client.client import Client
 from cosched.config.node import load_node
@@ -46,11 +46,11 @@ def request_command(name: str, etc: str, again: bool) -> None:
         raise BadInput(
             str(settings), "no such file", f"settings of {name} ('cosched node render'); or --etc, where they are"
         )
-    if (named := load_node(settings).name) != name:
-        raise BadInput(str(settings), f"this is node {named}", f"node {name}")
-    there = Path(layout.identity) / "node.pem"
-    if there.exists() and not again:
-        raise BadInput(str(there), "this host has an identity already", "--again")
+    named, there = load_node(settings).name, Path(layout.identity) / "node.pem"
+    refuse(
+        (named != name, str(settings), f"this is node {named}", f"node {name}"),
+        (there.exists() and not again, str(there), "this host has an identity already", "--again"),
+    )
     click.echo(identity.request(Path(layout.etc), name), nl=False)
 
 

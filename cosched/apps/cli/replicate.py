@@ -6,6 +6,7 @@ import click
 
 from cosched.apps.cli.shared.outputs import check_directory
 from cosched.apps.cli.shared.progress import Progress
+from cosched.apps.cli.shared.values import refuse
 from cosched.apps.cli.shared.verb import say
 from cosched.apps.experiments import cisne_real, reshaped_real
 from cosched.apps.replicate import result as results
@@ -72,13 +73,14 @@ def command(
       cosched replicate cisne --real --experiments coscheduling --seeds 3 --out real
       cosched replicate adaptive --real --seeds 1 --scale 0.05 --out malleable
     """
-    if not real and (add or seeds == 0 or any(each is not None for each in (experiments, length, scale))):
-        told = "--seeds" if seeds == 0 else "--add, --experiments, --length, --scale"
-        raise BadInput(told, "without --real", "--real")
-    if owners and (real or paper != "cisne"):
-        raise BadInput("--owners", f"with {'--real' if real else paper}", "cisne, simulated")
-    if reshaped and (real or paper != "adaptive"):
-        raise BadInput("--reshaped", f"with {'--real' if real else paper}", "adaptive, simulated")
+    of_real = add or seeds == 0 or any(each is not None for each in (experiments, length, scale))
+    told = "--seeds" if seeds == 0 else "--add, --experiments, --length, --scale"
+    given = f"with {'--real' if real else paper}"
+    refuse(
+        (of_real and not real, told, "without --real", "--real"),
+        (owners and (real or paper != "cisne"), "--owners", given, "cisne, simulated"),
+        (reshaped and (real or paper != "adaptive"), "--reshaped", given, "adaptive, simulated"),
+    )
     if out and not add:
         check_directory(out)
     if real and (paper == "cisne" or paper in reshaped_real.EXPERIMENTS):
@@ -112,12 +114,12 @@ def _real(
     scale: float | None,
 ) -> Result:
     """The real part of a paper. Raises :class:`BadInput` for an option that it has not."""
-
-    if paper == "cisne":
-        if length is not None or scale is not None:
-            raise BadInput("--length, --scale", f"with {paper}", "adaptive or bfm")
+    cisne, sized = paper == "cisne", length is not None or scale is not None
+    refuse(
+        (cisne and sized, "--length, --scale", f"with {paper}", "adaptive or bfm"),
+        (experiments is not None and not cisne, "--experiments", f"with {paper}, which has one", "nothing, or cisne"),
+    )
+    if cisne:
         chosen = [word.strip() for word in (experiments or "").split(",") if word.strip()]
         return cisne_real.replicate_real(seeds, out, say, add=add, experiments=chosen)
-    if experiments is not None:
-        raise BadInput("--experiments", f"with {paper}, which has one", "nothing, or cisne")
     return reshaped_real.replicate_real(paper, seeds, out, say, add=add, jobs=length, scale=scale)

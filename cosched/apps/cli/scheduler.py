@@ -72,26 +72,23 @@ def command(
         from space_scheduler.service.rehearsal import rehearse  # noqa: PLC0415 (only for this option)
 
         echo(asyncio.run(rehearse(settings, str(config))))
-        return
-    if backup is not None:
+    elif backup is not None:
         from space_scheduler.service.journal.backup import back_up  # noqa: PLC0415
 
         back_up(Path(settings.state), backup)
         click.echo(f"{backup}: the journal and the documents beside it, as they are now")
-        return
-    if restore is not None:
+    elif restore is not None:
         from space_scheduler.service.journal.backup import restore as put_back  # noqa: PLC0415
 
         aside = put_back(Path(settings.state) / "journal.db", restore)
         click.echo(f"{restore} is the journal again; what was in its place: {aside}. Start it with --take-over")
-        return
-    if forget is not None:
+    elif forget is not None:
         from space_scheduler.service.forgetting import forget as forget_user  # noqa: PLC0415
 
         echo(forget_user(settings, str(config), forget))
-        return
-    sys.setswitchinterval(_SWITCH_S)
-    asyncio.run(_run(settings, take_over, record))
+    else:
+        sys.setswitchinterval(_SWITCH_S)
+        asyncio.run(_run(settings, take_over, record))
 
 
 async def _run(settings: ClusterConfig, take_over: bool, record: Path | None) -> None:

@@ -13,6 +13,7 @@ from cosched.apps.cli.shared.options import experiment as make_experiment
 from cosched.apps.cli.shared.options import settings
 from cosched.apps.cli.shared.outputs import GROUPINGS, check_targets, checked_log, event_log, expected_of, leave, left
 from cosched.apps.cli.shared.progress import Progress
+from cosched.apps.cli.shared.values import refuse
 from cosched.apps.cli.shared.verb import echo, echo_json
 from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
@@ -156,12 +157,13 @@ def _process_age_s() -> float:
 def _one_policy(experiment: Experiment, placements: Path | None = None) -> str | None:
     """The name of the one policy to run, None where order and selection say it all; refuses what cannot be."""
     names = experiment.policies
-    if placements and not experiment.clusters:
-        raise BadInput("--placements", "one cluster", "several: --clusters 20,20,20")
-    if len(names) > 1:
-        raise BadInput("policies", f"found {len(names)}: {', '.join(names)}", "one (several: cosched compare)")
-    if not names and not experiment.order and not experiment.select:
-        raise BadInput("--policy", "no policy given", "a name from 'cosched policies', or --order and --select")
+    several, one_cluster = len(names) > 1, placements and not experiment.clusters
+    none = not names and not experiment.order and not experiment.select
+    refuse(
+        (one_cluster, "--placements", "one cluster", "several: --clusters 20,20,20"),
+        (several, "policies", f"found {len(names)}: {', '.join(names)}", "one (several: cosched compare)"),
+        (none, "--policy", "no policy given", "a name from 'cosched policies', or --order and --select"),
+    )
     name = names[0] if names else None
     policy_of(experiment, name)
     return name

@@ -11,7 +11,7 @@ from cosched.apps.cli.shared.following import tell, to_end
 from cosched.apps.cli.shared.foreign import directives, time_meant
 from cosched.apps.cli.shared.job_environment import directory, environment, missing_place, utf8
 from cosched.apps.cli.shared.job_script import merged, read
-from cosched.apps.cli.shared.values import one_of, whole_number
+from cosched.apps.cli.shared.values import number_within, one_of, whole_number
 from cosched.apps.cli.shared.verb import echo_json, json_option, service
 from cosched.apps.cli.shared.words import exit_status, lasting, outcome
 from cosched.client.client import Client
@@ -33,35 +33,19 @@ _OPTIONS: Final = {"script": "SCRIPT", "arguments": "ARGS"} | {
 }
 
 
-def _seconds(text: str, option: str) -> float:
+def _amount(text: str, option: str, read: Callable[[str, str], int], meant: Callable[[str], str], expected: str) -> int:
+    """A time or size above 0. ``meant``: what another batch system means by the text, where it is none of ours."""
     try:
-        limit_us = duration_us(text, option)
+        found = read(text, option)
     except BadInput as error:
-        raise BadInput(error.where, error.found, error.expected, nearest=error.nearest or time_meant(text)) from None
-    if limit_us < 1:
-        raise BadInput(option, f"{text!r}", "more than nothing")
-    return limit_us / US_PER_S
+        raise BadInput(error.where, error.found, error.expected, nearest=error.nearest or meant(text)) from None
+    if found < 1:
+        raise BadInput(option, f"{text!r}", expected)
+    return found
 
 
-def _bytes(text: str, option: str) -> int:
-    try:
-        size = size_bytes(text, option)
-    except BadInput as error:
-        near = error.nearest or (f"{text}MB" if text.isdigit() else "")  # as Slurm reads it
-        raise BadInput(error.where, error.found, error.expected, nearest=near) from None
-    if size < 1:
-        raise BadInput(option, f"{text!r}", "at least 1B")
-    return size
-
-
-def _part(text: str, option: str) -> float:
-    try:
-        part = float(text)
-    except ValueError:
-        part = -1.0
-    if not 0 <= part <= 1000:
-        raise BadInput(option, f"{text!r}", "a part of its time from 0 to 1000, such as 0.25")
-    return part
+def _size_meant(text: str) -> str:
+    return f"{text}MB" if text.isdigit() else ""  # as Slurm reads it
 
 
 #: A unit -> how the text of an option becomes the value: (text, option) -> value. Raises :class:`BadInput`.
@@ -70,9 +54,11 @@ _READ: Final[dict[Unit, Callable[[str, str], object]]] = {
     "yes|no": lambda text, _option: text == "yes",
     "sizes": lambda text, option: parse_sizes(text, 1, option) and text,
     "components": parse_components,
-    "part": _part,
-    "time": _seconds,
-    "size": _bytes,
+    "part": lambda text, option: number_within(
+        text, 0, 1000, BadInput(option, f"{text!r}", "a part of its time from 0 to 1000, such as 0.25")
+    ),
+    "time": lambda text, option: _amount(text, option, duration_us, time_meant, "more than nothing") / US_PER_S,
+    "size": lambda text, option: _amount(text, option, size_bytes, _size_meant, "at least 1B"),
 }
 
 
@@ -202,7 +188,7 @@ def _submitted(client: Client, submission: Submission, where: str) -> JobDoc:
 def _waited(client: Client, job_id: int, *, as_json: bool) -> JobDoc:
     try:
         click.echo(f"job {job_id}", err=as_json)
-        return to_end(client, job_id, tell(job_id))
+        return to_end(client, job_id, partial(tell, job_id))
     except KeyboardInterrupt:
         click.echo(f"cosched: job {job_id} goes on without this command ('cosched cancel {job_id}' ends it)", err=True)
         raise

@@ -1,6 +1,5 @@
 """``cosched token create|list|revoke``: how a user without a certificate asks from another machine."""
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -122,6 +121,5 @@ def _write(directory: Path, made: NewToken) -> None:
     """The token and the authority's certificate in a directory of their own. Raises OSError."""
     directory.mkdir(mode=0o700)
     (directory / CA_PEM).write_text(made.authority, encoding="ascii")
-    descriptor = os.open(directory / TOKEN, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "w", encoding="ascii") as file:
-        file.write(made.words + "\n")
+    (directory / TOKEN).touch(0o600, exist_ok=False)
+    (directory / TOKEN).write_text(made.words + "\n", encoding="ascii")

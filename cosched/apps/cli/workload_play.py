@@ -13,7 +13,7 @@ import click
 from cosched.apps.cli.shared.job_environment import directory, environment, utf8
 from cosched.apps.cli.shared.outputs import check_targets
 from cosched.apps.cli.shared.progress import Progress
-from cosched.apps.cli.shared.values import one_of, read_by, whole_number
+from cosched.apps.cli.shared.values import one_of, read_by, refuse, whole_number
 from cosched.apps.cli.shared.verb import echo_json, json_option, service
 from cosched.apps.play import play_manifest, prediction, results, session
 from cosched.apps.play.play_log import PlayLog
@@ -238,12 +238,12 @@ def _files(log: str, map_file: Path | None, shapes: Path | None, output: Path | 
 
 def _record(files: Files, *, resume: bool, force: bool) -> PlayLog:
     """What has been done so far: nothing, or what is to be gone on with. Raises :class:`BadInput`."""
-    there = [path for path in (files.output, files.record) if path.exists()]
-    if resume:
-        if not files.record.exists():
-            raise BadInput("--resume", f"no {files.record}", "the --output of a play that was begun")
-    elif there and not force:
-        raise BadInput("--output", f"{there[0]} is there already", "another name, --resume to go on, or --force")
+    there = next((path for path in (files.output, files.record) if path.exists()), None)
+    taken, begun = there and not resume and not force, files.record.exists()
+    refuse(
+        (resume and not begun, "--resume", f"no {files.record}", "the --output of a play that was begun"),
+        (taken, "--output", f"{there} is there already", "another name, --resume to go on, or --force"),
+    )
     return PlayLog(files.record, fresh=not resume)
 
 

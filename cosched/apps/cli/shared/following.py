@@ -71,11 +71,7 @@ def tell_aside(job: JobDoc, *, known: bool = False) -> bool:
     return aside
 
 
-def tell(job_id: int) -> Callable[[Step], None]:
-    """A function that says each step of a job's life on standard error."""
-
-    def told(step: Step) -> None:
-        why = because(step.reason) or step.note
-        click.echo(f"{local(step.time)}  job {job_id} {step.state}{f': {why}' if why else ''}", err=True)
-
-    return told
+def tell(job_id: int, step: Step) -> None:
+    """Say a step of a job's life on standard error."""
+    why = because(step.reason) or step.note
+    say(f"{local(step.time)}  job {job_id} {step.state}{f': {why}' if why else ''}")

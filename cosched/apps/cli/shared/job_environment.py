@@ -4,6 +4,7 @@ import os
 import re
 from typing import Final
 
+from cosched.apps.cli.shared.values import refuse
 from cosched.errors import BadInput
 
 #: What finds programs and says in which language they speak.
@@ -63,10 +64,11 @@ def environment(export: str, variables: tuple[str, ...]) -> dict[str, str]:
         chosen = {n: value for n, value in os.environ.items() if _NAME.fullmatch(n) and not _OWN.fullmatch(n)}
     for each in variables:
         name, equals, value = each.partition("=")
-        if not _NAME.fullmatch(name):
-            raise BadInput("--env", f"{each!r}", "NAME or NAME=VALUE; a name has letters, digits and _")
-        if not equals and name not in os.environ:
-            raise BadInput("--env", f"{name}, which is not set here", "NAME=VALUE")
+        unset, named = not equals and name not in os.environ, _NAME.fullmatch(name)
+        refuse(
+            (not named, "--env", f"{each!r}", "NAME or NAME=VALUE; a name has letters, digits and _"),
+            (unset, "--env", f"{name}, which is not set here", "NAME=VALUE"),
+        )
         chosen[name] = value if equals else os.environ[name]
     for name, value in chosen.items():
         utf8(value, f"--env {name}")

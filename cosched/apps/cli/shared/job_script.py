@@ -2,13 +2,13 @@
 
 import re
 import shlex
-import sys
 from collections.abc import Container
 from typing import Any, Final
 
 import click
 
 from cosched.apps.cli.shared.foreign import no_switch
+from cosched.apps.cli.shared.values import refuse
 from cosched.errors import BadInput
 
 _MAX_BYTES: Final = 1 << 20
@@ -20,23 +20,20 @@ def read(script: str) -> str:
     """The script's text. Raises :class:`BadInput`."""
     where = "standard input" if script == "-" else script
     try:
-        if script == "-":
-            data = sys.stdin.buffer.read(_MAX_BYTES + 1)
-        else:
-            with open(script, "rb") as file:
-                data = file.read(_MAX_BYTES + 1)
+        with click.open_file(script, "rb") as file:  # "-" is standard input
+            data: bytes = file.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         raise BadInput(where, "no such file", "a job script, or - for standard input") from None
     except OSError as error:
         raise BadInput(where, f"cannot be read: {error.strerror}") from None
-    if len(data) > _MAX_BYTES:
-        raise BadInput(where, "longer than 1 MiB", "a script; data belongs into files")
     first = data.partition(b"\n")[0]
-    if not first.startswith(b"#!") or not first[2:].strip():
-        found = "empty" if not data.strip() else f"found {first[:60].decode(errors='replace')!r}"
-        raise BadInput(f"{where}:1", found, "a first line that names the interpreter, such as #!/bin/sh")
-    if first.endswith(b"\r"):
-        raise BadInput(f"{where}:1", "lines end with CR LF, as on Windows", "lines that end with LF")
+    none = not first.startswith(b"#!") or not first[2:].strip()
+    found = f"found {first[:60].decode(errors='replace')!r}" if data.strip() else "empty"
+    refuse(
+        (len(data) > _MAX_BYTES, where, "longer than 1 MiB", "a script; data belongs into files"),
+        (none, f"{where}:1", found, "a first line that names the interpreter, such as #!/bin/sh"),
+        (first.endswith(b"\r"), f"{where}:1", "lines end with CR LF, as on Windows", "lines that end with LF"),
+    )
     try:
         return data.decode()
     except UnicodeDecodeError as error:

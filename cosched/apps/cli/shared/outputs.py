@@ -1,7 +1,6 @@
 """What a run leaves in a directory: schedules, tables, plots, and the manifest from which it repeats byte for byte."""
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -9,11 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Final
 
+import click
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from cosched.apps.cli.shared import show
+from cosched.apps.cli.shared.values import refuse
 from cosched.apps.cli.shared.verb import json_text
 from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
@@ -63,22 +64,18 @@ def event_log(path: Path | None) -> Iterator[Observer | None]:
     if path is None:
         yield None
         return
-    if path == STDOUT:
-        yield partial(_write_event, sys.stdout.buffer)
-        sys.stdout.buffer.flush()
-        return
-    if path.exists() and not path.is_file():  # a pipe or a terminal: written as it comes
-        with path.open("wb") as file:
+    if path == STDOUT or (path.exists() and not path.is_file()):  # a pipe or a terminal: written as it comes
+        with click.open_file(path, "wb") as file:
             yield partial(_write_event, file)
+            file.flush()
         return
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with unfinished.open("wb") as file:
             yield partial(_write_event, file)
         unfinished.replace(path)
-    except BaseException:  # a signal, too
+    finally:  # also after a signal
         unfinished.unlink(missing_ok=True)
-        raise
 
 
 def _write_event(file: IO[bytes], now_us: int, event: Event, instructions: list[Instruction]) -> None:
@@ -97,15 +94,14 @@ def check_targets(targets: Iterable[Path | None], log: Path) -> None:
     """Refuse output files that cannot be written, are the log, or are each other, before anything is computed."""
     seen: set[Path] = set()
     for target in filter(None, targets):
-        if not target.absolute().parent.is_dir():
-            raise BadInput(str(target), f"no directory {target.parent}", "an existing directory")
-        if target.is_dir():
-            raise BadInput(str(target), "a directory", "a file's name")
-        if target.resolve() == log.resolve():
-            raise BadInput(str(target), "the log itself", "another file: the log would be lost")
-        if target.resolve() in seen:
-            raise BadInput(str(target), "two outputs in one file", "a file for each")
-        seen.add(target.resolve())
+        where, place = str(target), target.resolve()
+        refuse(
+            (not target.absolute().parent.is_dir(), where, f"no directory {target.parent}", "an existing directory"),
+            (target.is_dir(), where, "a directory", "a file's name"),
+            (place == log.resolve(), where, "the log itself", "another file: the log would be lost"),
+            (place in seen, where, "two outputs in one file", "a file for each"),
+        )
+        seen.add(place)
 
 
 def expected_of(repeat: Path, command: str, given: Mapping[str, object]) -> manifests.Manifest:

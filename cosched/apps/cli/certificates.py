@@ -1,7 +1,8 @@
 """``cosched identity list`` and ``revoke``: which certificates there are, and which count no more."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 import msgspec
@@ -18,16 +19,6 @@ from cosched.wire.api import CertificateDoc, RevokeRequest
 
 _REVOKED: Final = {None: "", True: "revoked", False: "no"}
 _KINDS: Final = ("scheduler", "node", "user")
-
-
-class Certificate(msgspec.Struct, frozen=True):
-    """A certificate as it is listed; ``until`` is ISO 8601, a day or a moment, None where nobody here knows it."""
-
-    serial: str
-    kind: str
-    name: str
-    until: str | None
-    revoked: bool | None
 
 
 def _issued(authority: Path, _option: str) -> Listed:
@@ -65,19 +56,19 @@ def list_command(authority: Listed | None, server: str | None, lab: str | None) 
         raise Failed(problem)
     issued = authority or Listed([], [])
     known = None if problem else False
-    rows = {each.serial: Certificate(*each, known) for each in issued.entries}
+    # as the API has them: ``until`` is a day or a moment, None where nobody here knows it, as ``revoked`` is
+    listed: dict[str, dict[str, Any]] = {each.serial: each._asdict() | {"revoked": known} for each in issued.entries}
     for each in found:
-        until = each.until or (rows[each.serial].until if each.serial in rows else None)
-        rows[each.serial] = Certificate(each.serial, each.kind, each.name, until, each.revoked)
-    table = Table("Certificates", ("serial", "whose", "good until", "revoked"))
-    for row in rows.values():
-        until = (row.until or "not known here")[:10]
-        table.add(row.serial, f"{row.kind} {row.name}", until, _REVOKED[row.revoked])
+        until = each.until or listed.get(each.serial, {}).get("until")
+        listed[each.serial] = msgspec.structs.asdict(each) | {"until": until}
+    rows: list[Sequence[str]] = [
+        (serial, f"{row['kind']} {row['name']}", (row["until"] or "not known here")[:10], _REVOKED[row["revoked"]])
+        for serial, row in listed.items()
+    ]
     own = [f"{name}: good until {expires[name][:10]}" for name in ("scheduler", "authority") if name in expires]
-    table.notes += own + issued.damaged
-    if problem:
-        table.notes.append(f"which were revoked is not known: {problem}")
-    whole = {"certificates": list(rows.values()), "expires": expires, "problem": problem, "damaged": issued.damaged}
+    unknown = [f"which were revoked is not known: {problem}"] if problem else []
+    table = Table("Certificates", ("serial", "whose", "good until", "revoked"), rows, own + issued.damaged + unknown)
+    whole = {"certificates": list(listed.values()), "expires": expires, "problem": problem, "damaged": issued.damaged}
     return Answer(whole, [table])
 
 

@@ -174,9 +174,11 @@ def status_(name: str | None) -> Answer:
 def _status(told: dict[str, Any]) -> Iterator[str | Table]:
     yield told["headline"]
     several = told["link"] is not None
+    link = _link(told["link"], told["settings"]) if several else ""
     table = Table(
         f"{told['name']}: up since {told['created']}, policy {told['settings']['policy']}",
         ("node", *(["cluster"] if several else []), "address", "state", "presence", "jobs", "services"),
+        notes=[*filter(None, (link, told["problem"])), f"socket   {told['socket']}", f"logs     {told['directory']}"],
     )
     for node in told["nodes"]:
         cluster = [node["cluster"]] if several else []
@@ -184,9 +186,6 @@ def _status(told: dict[str, Any]) -> Iterator[str | Table]:
         table.add(node["name"], *cluster, node["address"], node["state"], node["presence"], jobs, services)
     cluster = (told["link"].get("clusters") or [""])[:1] if several else []
     table.add(HEAD, *cluster, told["scheduler_address"], "", "", "", _services(told["scheduler"]))
-    link = _link(told["link"], told["settings"]) if several else ""
-    table.notes += filter(None, (link, told["problem"]))
-    table.notes += [f"socket   {told['socket']}", f"logs     {told['directory']}"]
     yield table
 
 
@@ -309,8 +308,7 @@ def _services(services: dict[str, str]) -> str:
 def _link(link: dict[str, Any], settings: dict[str, Any]) -> str:
     """A line on the link between clusters."""
     if "problem" in link:
-        problem: str = link["problem"]
-        return problem
+        return str(link["problem"])
     rate = f", {rate_text(settings['rate_bit_s'])}" if settings["rate_bit_s"] else ""
     late = link["late_us"] if link.get("frames") else None  # the kernel tells nothing of that
     lateness = f"; frames {late['p50']} us late (99 %: {late['p99']}, most: {late['max']})" if late else ""

@@ -25,10 +25,8 @@ def command() -> None:
     """
 
 
-command.add_command(local_load_run.run)
-command.add_command(local_load_run.probe)
-command.add_command(local_load_record.record)
-command.add_command(local_load_record.presence)
+for _command in (local_load_run.run, local_load_run.probe, local_load_record.record, local_load_record.presence):
+    command.add_command(_command)
 
 
 @command.command("profiles")

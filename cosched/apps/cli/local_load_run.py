@@ -64,9 +64,9 @@ def run(**given: Any) -> None:
     \b
     Example: cosched local-load run --profile internet --seconds 300 --out results/desk
     """
-    wanted = profiles.find(given["profile"])
-    seconds = given["seconds"]
-    node = _node(given["node_file"])
+    wanted, seconds = profiles.find(given["profile"]), given["seconds"]
+    path: Path = given["node_file"] or places.NODE_TOML
+    node = load_node(path) if given["node_file"] or os.access(path, os.R_OK) else None
     sessions, punctual = _sessions(wanted, seconds, given, node)
     _run(wanted, sessions, seconds, given, node, punctual=punctual)
 
@@ -163,19 +163,17 @@ def _shown(summary: dict[str, Any], alone: bool) -> Iterator[Table]:
             off = f"{achieved / target - 1:+.1%}" if target else ""
             targets.add(f"{name}, {unit.replace('_per_', '/')}", target, achieved, off, found["held"], found["why"])
         yield targets
-    calls = Table(
-        "From the moment due to the end", ["call", "samples", "p50 ms", "p95 ms", "p99 ms", "max ms", ">400 ms"]
+    cost, quantiles = summary["probe"], ("p50_s", "p95_s", "p99_s", "max_s")
+    used = f"the probe used {cost['cpu_ratio']:.2%} of a CPU" + ("" if cost["within_budget"] else ": above 1 %")
+    yield Table(
+        "From the moment due to the end",
+        ["call", "samples", "p50 ms", "p95 ms", "p99 ms", "max ms", ">400 ms"],
+        [
+            (name, call["count"], *(round(call[key] * 1000, 4) for key in quantiles), call["above_400ms_ratio"])
+            for name, call in summary["calls"].items()
+        ],
+        [used, *([f"{cost['lost_samples']} samples were lost"] if cost["lost_samples"] else [])],
     )
-    for name, call in summary["calls"].items():
-        ms = [round(call[key] * 1000, 4) for key in ("p50_s", "p95_s", "p99_s", "max_s")]
-        calls.add(name, call["count"], *ms, call["above_400ms_ratio"])
-    cost = summary["probe"]
-    calls.notes.append(
-        f"the probe used {cost['cpu_ratio']:.2%} of a CPU" + ("" if cost["within_budget"] else ": above 1 %")
-    )
-    if cost["lost_samples"]:
-        calls.notes.append(f"{cost['lost_samples']} samples were lost")
-    yield calls
 
 
 def _calls(text: str | None, alone: bool) -> tuple[str, ...]:
@@ -187,12 +185,6 @@ def _calls(text: str | None, alone: bool) -> tuple[str, ...]:
             why = " (keys are the user's own, and always measured)" if call == "key" else ""
             raise BadInput("--calls", f"{call!r}{why}", "some of " + ",".join(known), nearest=nearest(call, known))
     return tuple(dict.fromkeys(text.split(",")))
-
-
-def _node(path: Path | None) -> NodeConfig | None:
-    if path is None and not os.access(places.NODE_TOML, os.R_OK):
-        return None
-    return load_node(path or places.NODE_TOML)
 
 
 def _room(wanted: profiles.Profile, given: dict[str, Any], node: NodeConfig | None) -> Any:

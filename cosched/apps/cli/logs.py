@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
@@ -10,7 +11,7 @@ import click
 from cosched.apps.cli.shared.following import patient
 from cosched.apps.cli.shared.verb import asks, echo_json, job_argument, say
 from cosched.apps.cli.shared.words import ended
-from cosched.client.client import Client, Stream
+from cosched.client.client import Client, Piece, Stream
 from cosched.errors import BadInput, Failed
 from cosched.wire.api import JobDoc
 
@@ -38,7 +39,10 @@ def command(client: Client, job_id: int, follow: bool, error_output: bool, as_js
         where = f" on {job.nodes[0].name}" if job.nodes else ""
         raise Failed(f"job {job_id} writes to {path}{where}: nothing of it is kept here")
     if as_json:
-        _as_json(client, job_id, stream)
+        pieces = [*_pieces(client, job_id, stream)]
+        data, final = b"".join(piece.data for piece in pieces), pieces[-1].final
+        text = data.decode(errors="replace")
+        echo_json({"job_id": job_id, "stream": stream, "text": text, "size_bytes": len(data), "final": final})
     elif not job.start_time and not follow:
         say(f"cosched: job {job_id} is {job.state}: nothing written yet")
     else:
@@ -47,33 +51,26 @@ def command(client: Client, job_id: int, follow: bool, error_output: bool, as_js
 
 def _copy(client: Client, job: JobDoc, stream: Stream, *, follow: bool) -> None:
     """Write to standard output what there is, or until the end."""
-    offset, pause_s = 0, _SHORTEST_POLL_S
     while follow and not job.start_time and not ended(job):
         job = patient(partial(client.wait, job.job_id, _LONGEST_POLL_S))
     if not job.start_time:
         say(f"cosched: job {job.job_id} is {job.state}: it wrote nothing")
         return
+    for piece in _pieces(client, job.job_id, stream, follow=follow):
+        sys.stdout.buffer.write(piece.data)
+        sys.stdout.buffer.flush()
+
+
+def _pieces(client: Client, job_id: int, stream: Stream, *, follow: bool = False) -> Iterator[Piece]:
+    """What there is, piece by piece, or all until the job has ended; an empty piece is where nothing came."""
+    offset, pause_s = 0, _SHORTEST_POLL_S
     while True:
-        piece = patient(partial(client.output, job.job_id, stream, offset))
-        if piece.data:
-            sys.stdout.buffer.write(piece.data)
-            sys.stdout.buffer.flush()
-            offset += len(piece.data)
-            pause_s = _SHORTEST_POLL_S
-        if offset < piece.size and piece.data:
+        piece = patient(partial(client.output, job_id, stream, offset))
+        yield piece
+        offset += len(piece.data)
+        if piece.data and offset < piece.size:
             continue
         if piece.final or not follow:
             return
+        pause_s = _SHORTEST_POLL_S if piece.data else min(_LONGEST_POLL_S, pause_s * 1.5)
         time.sleep(pause_s)
-        pause_s = min(_LONGEST_POLL_S, pause_s * 1.5)
-
-
-def _as_json(client: Client, job_id: int, stream: Stream) -> None:
-    data = bytearray()
-    while True:
-        piece = client.output(job_id, stream, len(data))
-        data += piece.data
-        if not piece.data or len(data) >= piece.size:
-            break
-    text = data.decode(errors="replace")
-    echo_json({"job_id": job_id, "stream": stream, "text": text, "size_bytes": len(data), "final": piece.final})

@@ -87,7 +87,6 @@ def render_command(
         return
     if into is None:
         raise BadInput("--into", "none", "a directory, or --json")
-    into.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (into / name).parent.mkdir(parents=True, exist_ok=True)
         (into / name).write_text(text, encoding="utf-8")

@@ -41,34 +41,36 @@ def _listed(nodes: list[NodeDoc], wide: bool) -> Iterator[Table]:
     if len({node.cluster for node in nodes}) == 1:
         columns.remove("cluster")
         rows = [[name, *rest] for name, _, *rest in rows]
-    table = Table("Nodes", columns, [*rows], cut=("node", "jobs", "desk", "memory"), wide=wide)
-    table.notes += [
-        f"{node.name} is {node.reason if node.reason.startswith(f'{node.state}: ') else f'{node.state}: {node.reason}'}"
-        for node in nodes
-        if node.reason
+    notes = [
+        *(
+            f"{node.name} is {node.state}: {node.reason.removeprefix(f'{node.state}: ')}"
+            for node in nodes
+            if node.reason
+        ),
+        *(
+            f"{node.name} is lost with jobs {' '.join(map(str, node.jobs))}: what runs wholly on a cluster that is cut "
+            "off is waited for"
+            for node in nodes
+            if node.state == "lost" and node.jobs
+        ),
+        *(f"{node.name}'s agent may not join: {node.refused}" for node in nodes if node.refused),
+        *(
+            f"{node.name}'s agent speaks version {node.version} of the link: no job there changes its shape "
+            "(upgrade it)"
+            for node in nodes
+            if node.version == RIGID_VERSION
+        ),
+        *(f"{node.name}: {words}" for node in nodes if (words := expiry(node))),
+        *(
+            f"job {each.job_id} of {each.user}, which holds {each.procs} of {node.name}'s processors, {words}"
+            for node in nodes
+            for each, words in zip(node.stalled, stalls(node.stalled), strict=True)
+        ),
+        *(f"{node.name} does not see everything: {'; '.join(node.blind)}" for node in nodes if node.blind),
     ]
-    table.notes += [
-        f"{node.name} is lost with jobs {' '.join(map(str, node.jobs))}: what runs wholly on a cluster that is cut off "
-        "is waited for"
-        for node in nodes
-        if node.state == "lost" and node.jobs
-    ]
-    table.notes += [f"{node.name}'s agent may not join: {node.refused}" for node in nodes if node.refused]
-    table.notes += [
-        f"{node.name}'s agent speaks version {node.version} of the link: no job there changes its shape (upgrade it)"
-        for node in nodes
-        if node.version == RIGID_VERSION
-    ]
-    table.notes += [f"{node.name}: {words}" for node in nodes if (words := expiry(node))]
-    table.notes += [
-        f"job {each.job_id} of {each.user}, which holds {each.procs} of {node.name}'s processors, {words}"
-        for node in nodes
-        for each, words in zip(node.stalled, stalls(node.stalled), strict=True)
-    ]
-    table.notes += [f"{node.name} does not see everything: {'; '.join(node.blind)}" for node in nodes if node.blind]
     if any(node.presence is Presence.UNKNOWN and node.state == "up" for node in nodes):
-        table.notes.append("a desk of which nothing is known counts as occupied: the owner comes first")
-    yield table
+        notes.append("a desk of which nothing is known counts as occupied: the owner comes first")
+    yield Table("Nodes", columns, [*rows], notes, cut=("node", "jobs", "desk", "memory"), wide=wide)
 
 
 def _row(node: NodeDoc) -> list[object]:

@@ -1,5 +1,7 @@
 """``cosched policies``: what can be given to ``--policy``, ``--order`` and ``--select``."""
 
+from collections.abc import Sequence
+
 import click
 
 from cosched.apps.cli.shared.verb import Answer, says
@@ -19,18 +21,17 @@ def command() -> Answer:
     \b
     Example: cosched policies
     """
-    presets = Table("Policies (--policy)", ("policy", "order", "select", "what it does"))
-    for name, preset in PRESETS.items():
-        presets.add(name, preset.order, preset.select, preset.about)
-    for name, reshaping in RESHAPING.items():
-        presets.add(name, "fcfs", "its own", reshaping.about)
-    for name in plugins.names()[len(PRESETS) + len(RESHAPING) :]:
-        presets.add(name, "its own", "its own", "from an entry point of another package")
+    others = plugins.names()[len(PRESETS) + len(RESHAPING) :]
+    presets: list[Sequence[str]] = [
+        *((name, preset.order, preset.select, preset.about) for name, preset in PRESETS.items()),
+        *((name, "fcfs", "its own", reshaping.about) for name, reshaping in RESHAPING.items()),
+        *((name, "its own", "its own", "from an entry point of another package") for name in others),
+    ]
     variants = "Variants of policies that choose nodes, as in normal(overcommit=1.5)"
     options = {name: ", ".join(each.options) for name, each in RESHAPING.items() if each.options}
     orders = {name: (order.__doc__ or "").strip() for name, order in ORDERS.items()}
     tables = {
-        "policies": presets,
+        "policies": Table("Policies (--policy)", ("policy", "order", "select", "what it does"), presets),
         "orders": Table("Orders (--order)", ("order", "what it does"), [*orders.items()]),
         "selections": Table("Selections (--select)", ("selection", "what it does"), [*SELECTIONS.items()]),
         "variants": Table(variants, ("variant", "what it does"), [*VARIANTS.items()]),

@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from cosched.apps.cli.shared.values import whole_number
+from cosched.apps.cli.shared.values import read_by, whole_number
 from cosched.apps.cli.shared.verb import Answer, asks, says, wide_option
 from cosched.apps.cli.shared.words import (
     because,
@@ -27,7 +27,12 @@ from cosched.wire.api import JobDoc
 #: Of so many jobs at the front of the queue, the list says why they wait.
 _EXPLAINED: Final = 25
 _NOT_STARTED: Final = (JobState.QUEUED, JobState.WAITING)
-_user = click.option("--user", metavar="NAME", help="Only that user's jobs; 'me' is whoever calls.")
+_user = click.option(
+    "--user",
+    metavar="NAME",
+    callback=read_by(lambda name, _option: this_user() if name == "me" else name),
+    help="Only that user's jobs; 'me' is whoever calls.",
+)
 
 
 @click.command("queue")
@@ -42,20 +47,19 @@ def queue_command(client: Client, user: str | None, also_ended: bool, wide: bool
     \b
     Example: cosched queue --user me
     """
-    jobs = client.jobs(_named(user))
+    jobs = client.jobs(user)
     explained = [job.job_id for job in jobs if job.state == JobState.QUEUED][:_EXPLAINED]
     jobs = [with_present_reason(client, job) if job.job_id in explained else job for job in jobs]
     if also_ended:
-        jobs += client.history(_named(user), 20)
+        jobs += client.history(user, 20)
     return Answer({"jobs": jobs}, _alive(jobs, wide) if jobs else ["no jobs"])
 
 
 def _alive(jobs: list[JobDoc], wide: bool) -> Iterator[Table]:
     columns = ("job", "name", "user", "state", "starts by", "tasks", "waited", "runs", "limit", "where, why")
-    table = Table("Jobs", columns, [_row(job) for job in jobs], cut=("where, why", "name", "user"), wide=wide)
-    if any(job.state in _NOT_STARTED for job in jobs):
-        table.notes.append("why a job waits, with numbers: cosched explain ID")
-    yield table
+    waits = any(job.state in _NOT_STARTED for job in jobs)
+    notes = ["why a job waits, with numbers: cosched explain ID"] if waits else []
+    yield Table("Jobs", columns, [_row(job) for job in jobs], notes, cut=("where, why", "name", "user"), wide=wide)
 
 
 def _row(job: JobDoc) -> tuple[object, ...]:
@@ -109,7 +113,7 @@ def history_command(client: Client, limit: int, user: str | None, wide: bool) ->
     \b
     Example: cosched history -n 50 --user me
     """
-    jobs = client.history(_named(user), limit)
+    jobs = client.history(user, limit)
     return Answer({"jobs": jobs}, _ended(jobs, wide) if jobs else ["no job has ended yet"])
 
 
@@ -130,11 +134,6 @@ def _ended(jobs: list[JobDoc], wide: bool) -> Iterator[Table]:
         )
         for job in jobs
     ]
-    table = Table("Ended jobs", columns, rows, cut=("where", "name", "user"), wide=wide)
-    if any(job.state != JobState.COMPLETED for job in jobs):
-        table.notes.append("why one did not complete: cosched show ID")
-    yield table
-
-
-def _named(user: str | None) -> str | None:
-    return this_user() if user == "me" else user
+    completed = all(job.state == JobState.COMPLETED for job in jobs)
+    notes = [] if completed else ["why one did not complete: cosched show ID"]
+    yield Table("Ended jobs", columns, rows, notes, cut=("where", "name", "user"), wide=wide)

@@ -1,6 +1,6 @@
 """``cosched workload``: statistics, conversion, generation, fetching and live play of workloads."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from cosched.apps.cli.shared import show
 from cosched.apps.cli.shared.options import experiment as make_experiment
 from cosched.apps.cli.shared.options import settings
 from cosched.apps.cli.shared.outputs import check_targets
+from cosched.apps.cli.shared.values import refuse
 from cosched.apps.cli.shared.verb import Answer, says
 from cosched.apps.cli.workload_play import play
 from cosched.errors import BadInput
@@ -59,22 +60,22 @@ def _statistics(found: stats.LogStatistics) -> Iterator[str | Table]:
         f"{found.name}: {found.jobs} jobs over {humanised(us(found.span_s))} on {found.procs_total} processors "
         f"({found.procs_total_from}), offered load {load}"
     )
-    quantiles = Table("Quantiles", ("of", *stats.Quantiles.__struct_fields__))
-    rows = (
-        ("run time s", found.run_s),
-        ("processors", found.procs),
-        ("request s", found.request_s),
-        ("inter-arrival s", found.interarrival_s),
-    )
-    for name, values in rows:
-        if values is not None:
-            quantiles.add(name, *msgspec.structs.astuple(values))
-    quantiles.notes.append(
+    of = {
+        "run time s": found.run_s,
+        "processors": found.procs,
+        "request s": found.request_s,
+        "inter-arrival s": found.interarrival_s,
+    }
+    shares = (
         f"serial jobs {found.serial_ratio:.1%}, sizes that are powers of two {found.power_of_two_ratio:.1%}, "
         f"{found.users} users"
     )
-    quantiles.notes += show.counts(found.skipped, found.adjusted)
-    yield quantiles
+    yield Table(
+        "Quantiles",
+        ("of", *stats.Quantiles.__struct_fields__),
+        [(name, *msgspec.structs.astuple(values)) for name, values in of.items() if values is not None],
+        [shares, *show.counts(found.skipped, found.adjusted)],
+    )
     yield Table(f"Jobs by month of submission ({found.months_by})", ("month", "jobs"), [*found.months.items()])
     if found.top_users:
         yield Table(
@@ -85,16 +86,17 @@ def _statistics(found: stats.LogStatistics) -> Iterator[str | Table]:
 
 
 def _accuracy(accuracy: stats.Accuracy) -> Table:
-    table = Table(f"Run time as a share of the request ({accuracy.subset})", ("share", "jobs", ""))
     most = max(accuracy.histogram, default=1) or 1
     width = 100 // max(1, len(accuracy.histogram))
-    for i, jobs in enumerate(accuracy.histogram):
-        table.add(f"{i * width:3}-{(i + 1) * width} %", jobs, "▇" * round(30 * jobs / most))
-    table.notes.append(
+    rows: list[Sequence[object]] = [
+        (f"{i * width:3}-{(i + 1) * width} %", jobs, "▇" * round(30 * jobs / most))
+        for i, jobs in enumerate(accuracy.histogram)
+    ]
+    note = (
         f"exactly 100 %: {accuracy.exactly_100} jobs; rounds to 100 %: {accuracy.rounds_to_100}; "
         f"above (not in the histogram): {accuracy.above_100}; mean {accuracy.mean_ratio:.3f} of {accuracy.jobs} jobs"
     )
-    return table
+    return Table(f"Run time as a share of the request ({accuracy.subset})", ("share", "jobs", ""), rows, [note])
 
 
 @command.command("convert")
@@ -188,12 +190,9 @@ def generate_command(
     _check_target(target, force=force)
     if shapes_target:
         _check_place(shapes_target, force=force)
-    params: dict[str, object] = {}
-    for each in parameters:
-        key, equals, value = each.partition("=")
-        if not equals:
-            raise BadInput("--set", f"{each!r}", "KEY=VALUE")
-        params[key] = value
+    if bare := [each for each in parameters if "=" not in each]:
+        raise BadInput("--set", f"{bare[0]!r}", "KEY=VALUE")
+    params: dict[str, object] = {**dict(each.split("=", 1) for each in parameters)}
     log, lines = registry.generate_shaped(model, jobs, procs, np.random.default_rng(seed), params, load=load)
     if shapes_target and not lines:
         expected = "a model with jobs of several widths: utrera05 or kale02"
@@ -215,12 +214,12 @@ def logs_command() -> Answer:
     \b
     Example: cosched workload logs
     """
-    table = Table("Public logs (Parallel Workloads Archive)", ("name", "provider", "found"))
-    for name, entry in catalogue.LOGS.items():
-        path = catalogue.find(name)
-        table.add(name, entry.provider, str(path) if path else None)
-    table.notes.append(
-        "'cosched workload fetch NAME' downloads one; acknowledge provider and archive in what you publish"
+    places = {name: catalogue.find(name) for name in catalogue.LOGS}
+    table = Table(
+        "Public logs (Parallel Workloads Archive)",
+        ("name", "provider", "found"),
+        [(name, catalogue.LOGS[name].provider, str(path) if path else None) for name, path in places.items()],
+        ["'cosched workload fetch NAME' downloads one; acknowledge provider and archive in what you publish"],
     )
     return Answer(table.as_dicts(), [table])
 
@@ -247,9 +246,8 @@ def _check_target(target: Path, *, force: bool) -> None:
 
 def _check_place(target: Path, *, force: bool) -> None:
     """Refuse a file that cannot be made, and one that is there unless it may be replaced."""
-    if target == STDOUT:
-        raise BadInput("-", "standard output", "a file's name")
-    if not target.absolute().parent.is_dir():
-        raise BadInput(str(target), f"no directory {target.parent}", "an existing directory")
-    if target.is_file() and not force:
-        raise BadInput(str(target), "it is there already", "another name, or --force to replace it")
+    refuse(
+        (target == STDOUT, "-", "standard output", "a file's name"),
+        (not target.absolute().parent.is_dir(), str(target), f"no directory {target.parent}", "an existing directory"),
+        (target.is_file() and not force, str(target), "it is there already", "another name, or --force to replace it"),
+    )

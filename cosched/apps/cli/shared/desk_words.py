@@ -3,14 +3,12 @@
 import time
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from cosched.apps.cli.shared.words import lasting
 from cosched.config.units import memory_text
 from cosched.model.presets import DAYS
-
-_US_PER_S: Final = 1_000_000
-_DAYS_OF_WEEK: Final = len(DAYS)
+from cosched.model.time import US_PER_S
 
 
 def document(answer: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -37,19 +35,17 @@ def _job(job: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
 
 def _cpus_used(job: dict[str, Any], before: dict[str, Any] | None) -> float | None:
     """How many CPUs it has used since an earlier answer; None where that is not known."""
-    if before is None or None in (job["cpu_us"], before["cpu_us"]) or job["seen_us"] <= before["seen_us"]:
+    if before is None or None in (job["cpu_us"], before["cpu_us"]) or min(job["cpu_us"], before["cpu_us"]) < 0:
         return None
-    if min(job["cpu_us"], before["cpu_us"]) < 0:
-        return None
-    used = (job["cpu_us"] - before["cpu_us"]) / (job["seen_us"] - before["seen_us"])
-    return round(max(0.0, float(used)), 2)
+    passed_us, used_us = job["seen_us"] - before["seen_us"], job["cpu_us"] - before["cpu_us"]
+    return round(max(0.0, used_us / passed_us), 2) if passed_us > 0 else None
 
 
 def _moment(boot_us: int | None) -> str | None:
     """A moment of the clock that counts since boot, by the wall clock."""
     if boot_us is None:
         return None
-    ago_s = time.clock_gettime(time.CLOCK_BOOTTIME) - boot_us / _US_PER_S
+    ago_s = time.clock_gettime(time.CLOCK_BOOTTIME) - boot_us / US_PER_S
     return datetime.fromtimestamp(time.time() - ago_s).astimezone().isoformat(timespec="seconds")
 
 
@@ -105,7 +101,7 @@ def _until(until_s: float | None) -> str:
 
 def _window(begin: int, end: int, days: list[int]) -> str:
     span = f"{begin // 60:02d}:{begin % 60:02d}-{end // 60:02d}:{end % 60:02d}"
-    return span if len(days) == _DAYS_OF_WEEK else f"{','.join(DAYS[day] for day in days)}@{span}"
+    return span if len(days) == len(DAYS) else f"{','.join(DAYS[day] for day in days)}@{span}"
 
 
 def _clock(moment: str) -> str:

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import re
+from contextlib import suppress
 from typing import Final
 
 DISTRIBUTION: Final = "cosched-testbed"
@@ -25,12 +26,8 @@ def advice(module: str) -> str:
 def _extras() -> dict[str, set[str]]:
     """The packages of each extra, as this installation's metadata have them."""
     found: dict[str, set[str]] = {}
-    try:
-        lines = importlib.metadata.requires(DISTRIBUTION) or []
-    except importlib.metadata.PackageNotFoundError:
-        lines = []
-    for line in lines:
-        if matched := _IN_EXTRA.match(line):
+    with suppress(importlib.metadata.PackageNotFoundError):
+        for matched in filter(None, map(_IN_EXTRA.match, importlib.metadata.requires(DISTRIBUTION) or [])):
             found.setdefault(matched["extra"], set()).add(_normal(matched["name"]))
     return found
 

@@ -47,7 +47,8 @@ def summaries(by_policy: dict[str, Summary], load: Workload, notes: Iterable[str
         )
         for name, summary in by_policy.items()
     ]
-    table = Table(
+    provider = f"log provided by {load.provider} through the Parallel Workloads Archive"
+    return Table(
         f"{load.name}: {len(load)} jobs on {load.procs_total} processors ({load.procs_total_from})",
         (
             "policy",
@@ -62,13 +63,13 @@ def summaries(by_policy: dict[str, Summary], load: Workload, notes: Iterable[str
             "backfilled",
         ),
         rows,
+        [
+            "bounded slowdown: mean over jobs of max(1, turnaround / max(time alone, 10 s))",
+            *counts(load.skipped, load.adjusted),
+            *notes,
+            *([provider] if load.provider else []),
+        ],
     )
-    table.notes.append("bounded slowdown: mean over jobs of max(1, turnaround / max(time alone, 10 s))")
-    table.notes += counts(load.skipped, load.adjusted)
-    table.notes += notes
-    if load.provider:
-        table.notes.append(f"log provided by {load.provider} through the Parallel Workloads Archive")
-    return table
 
 
 def counts(skipped: Mapping[str, int], adjusted: Mapping[str, int]) -> list[str]:
@@ -82,15 +83,16 @@ def counts(skipped: Mapping[str, int], adjusted: Mapping[str, int]) -> list[str]
 
 def intervals(batches: dict[str, BatchMeans], jobs: int) -> Table:
     """Means with their intervals by batch means, of so many jobs."""
-    table = Table("Means of this one run", ("measure", "mean", "95 % interval", "batches", "correlation of neighbours"))
-    for name, each in batches.items():
-        low, high = each.interval.low, each.interval.high
-        table.add(name, each.interval.mean, f"{low:.4g} … {high:.4g}", each.batches, each.lag_one)
-    table.notes.append("trust an interval where the correlation of neighbouring batches is near 0")
+    columns = ("measure", "mean", "95 % interval", "batches", "correlation of neighbours")
+    rows: list[Sequence[Any]] = [
+        (name, of.mean, f"{of.low:.4g} … {of.high:.4g}", each.batches, each.lag_one)
+        for name, each, of in ((name, each, each.interval) for name, each in batches.items())
+    ]
+    notes = ["trust an interval where the correlation of neighbouring batches is near 0"]
     count = next((each.batches for each in batches.values()), 1)
     if left_out := jobs % count:
-        table.notes.append(f"batches are equally long: the first {left_out} of {jobs} jobs are in none of them")
-    return table
+        notes.append(f"batches are equally long: the first {left_out} of {jobs} jobs are in none of them")
+    return Table("Means of this one run", columns, rows, notes)
 
 
 def groups(what: str, policy: str, rows: list[Group]) -> Table:

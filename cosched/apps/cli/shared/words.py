@@ -11,8 +11,9 @@ from cosched.model.job import TERMINAL, JobState
 from cosched.model.time import humanised, us
 from cosched.wire.api import JobDoc, LimitedDoc, PausedDoc, ShapeDoc, ShareDoc, StalledDoc, WhyDoc
 
-#: Exit statuses of ``--wait`` and ``wait`` for ends that are not the job's own.
+#: Exit statuses of ``--wait`` and ``wait`` that say how the job ended, not its own.
 _ENDS: Final = {
+    JobState.COMPLETED: 0,
     JobState.TIMED_OUT: 124,  # as timeout(1) has it
     JobState.NODE_LOST: 125,
     JobState.LAUNCH_FAILED: 126,
@@ -29,23 +30,15 @@ def ended(job: JobDoc) -> bool:
 
 def exit_status(job: JobDoc) -> int:
     """The exit status that stands for how a job ended: its own, 128 + signal, or one of the end's (see the guide)."""
-    if job.state == JobState.COMPLETED:
-        return 0
     if job.state in _ENDS:
         return _ENDS[JobState(job.state)]
-    if job.exit_status:
-        return job.exit_status
-    return 128 + job.signal if job.signal else 1
+    return job.exit_status or (128 + job.signal if job.signal else 1)
 
 
 def outcome(job: JobDoc) -> str:
     """The state, with how it ended: ``failed (exit status 3)``."""
-    if job.state == JobState.FAILED:
-        if job.signal:
-            return f"failed (signal {job.signal})"
-        if job.exit_status:
-            return f"failed (exit status {job.exit_status})"
-    return job.state
+    how = f"signal {job.signal}" if job.signal else f"exit status {job.exit_status}" if job.exit_status else ""
+    return f"{job.state} ({how})" if how and job.state == JobState.FAILED else job.state
 
 
 def _moment(time: str) -> datetime | None:

@@ -92,9 +92,11 @@ def command(
         **({"groups": groups} if groups else {}),
         **({"repeated": not differing, "differing_outputs": differing} if expected else {}),
     }
-    tables = [show.summaries(summaries, load, show.without_nodes(experiment))]
-    tables.append(_difference_table(differences, experiment, load))
-    tables += [show.groups(what, name, rows) for what, named in groups.items() for name, rows in named.items()]
+    tables = [
+        show.summaries(summaries, load, show.without_nodes(experiment)),
+        _difference_table(differences, experiment, load),
+        *(show.groups(what, name, rows) for what, named in groups.items() for name, rows in named.items()),
+    ]
     return Answer(document, [*tables, *left(out, expected, differing)], status=1 if differing else 0)
 
 

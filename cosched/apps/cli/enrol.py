@@ -186,7 +186,10 @@ def add_command(
     def enrolled(outcome: Any) -> str:
         if outcome.ok:
             has = (outcome.procs, outcome.memory_bytes, outcome.place, outcome.services == "systemd")
-            _remember(directory, outcome.name, enrolment.settings_of(outcome.name, outcome.address, wanted, *has))
+            settings = enrolment.settings_of(outcome.name, outcome.address, wanted, *has)
+            place = directory / "nodes" / outcome.name
+            place.mkdir(parents=True, exist_ok=True)
+            (place / "node.toml").write_text(settings, encoding="utf-8")
             if problem := _comes_up(client, outcome.name):
                 outcome.notes.append(problem)
         return f"enrolled: {outcome.procs} CPUs, {memory_text(outcome.memory_bytes)}, {outcome.services}"
@@ -337,12 +340,6 @@ def _url(directory: Path, scheduler: str | None, port: int) -> str:
     if not scheduler and not own.exists() and (node := first_node(directory)):
         return node.scheduler.url
     return agents_url(given_scheduler(scheduler or next(iter(addresses_of(own)), None)), port)
-
-
-def _remember(directory: Path, name: str, settings: str) -> None:
-    place = directory / "nodes" / name
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "node.toml").write_text(settings, encoding="utf-8")
 
 
 def _comes_up(client: Client, name: str) -> str:

@@ -4,7 +4,7 @@ import csv
 import os
 import pwd
 import time
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import IO, Final
 
@@ -57,16 +57,13 @@ def record(
     uid = _uid(who)
     if os.geteuid() not in (0, uid) and pid is None:
         raise BadInput("--user", f"{who} is somebody else", "yourself, or to be root")
-    try:
-        keys = KeyWatch()
-    except OSError as error:
+    with ExitStack() as stack:
         keys = None
-        click.echo(f"keys are not seen: {error.strerror}", err=True)
-    try:
+        try:
+            keys = stack.enter_context(closing(KeyWatch()))
+        except OSError as error:
+            click.echo(f"keys are not seen: {error.strerror}", err=True)
         seen = watch(lambda: machine.family(pid) if pid is not None else of_user(uid), seconds, keys, loopback=loopback)
-    finally:
-        if keys:
-            keys.close()
     if not seen.memory_bytes:
         raise Failed(f"no process of {'its' if pid else 'the user'} could be looked at")
     found, notes = fitted(seen, name, memory.node_bytes(), base)

@@ -64,11 +64,11 @@ def run(**given: Any) -> None:
     \b
     Example: cosched local-load run --profile internet --seconds 300 --out results/desk
     """
-    wanted, seconds = profiles.find(given["profile"]), given["seconds"]
+    wanted = profiles.find(given["profile"])
     path: Path = given["node_file"] or places.NODE_TOML
     node = load_node(path) if given["node_file"] or os.access(path, os.R_OK) else None
-    sessions, punctual = _sessions(wanted, seconds, given, node)
-    _run(wanted, sessions, seconds, given, node, punctual=punctual)
+    sessions, punctual = _sessions(wanted, given["seconds"], given, node)
+    _run(wanted, sessions, given, node, punctual=punctual)
 
 
 @click.command("probe")
@@ -92,19 +92,17 @@ def probe(**given: Any) -> None:
     \b
     Example: cosched local-load probe --seconds 30 --calls nanosleep,pipe
     """
-    given |= {"memory": None, "beyond_contract": False, "peer_at": None}
-    given["calls"] = given["calls"] or ",".join(CALLS)
-    seconds = given["seconds"]
+    calls = given["calls"] or ",".join(CALLS)
+    given |= {"memory": None, "beyond_contract": False, "peer_at": None, "calls": calls}
     nobody = msgspec.structs.replace(
         profiles.find("xwindows"), name="nobody", cpu_share=0.0, memory_share=0.0, network_bytes_per_s=0.0
     )
-    _run(nobody, always(seconds), seconds, given, None, alone=True)
+    _run(nobody, always(given["seconds"]), given, None, alone=True)
 
 
 def _run(
     wanted: profiles.Profile,
     sessions: Any,
-    seconds: float,
     given: dict[str, Any],
     node: NodeConfig | None,
     *,
@@ -124,7 +122,7 @@ def _run(
         wanted,
         given["seed"],
         sessions,
-        seconds,
+        given["seconds"],
         _room(wanted, given, node),
         punctual=punctual,
         alone=alone,

@@ -131,9 +131,11 @@ def command(
     shown = {label: summary}
     if readings.share(load, both) > readings.SHOWN_ABOVE:
         shown |= {f"{label} (--never-ran {rule})": each for rule, each in both.items() if rule != experiment.never_ran}
-    tables = [show.summaries(shown, load, show.without_nodes(experiment))]
-    tables += [show.intervals(batches, len(load))] if batches else []
-    tables += [show.groups(what, label, rows) for what, rows in groups.items()]
+    tables = [
+        show.summaries(shown, load, show.without_nodes(experiment)),
+        *([show.intervals(batches, len(load))] if batches else []),
+        *(show.groups(what, label, rows) for what, rows in groups.items()),
+    ]
     echo([*tables, *left(out, expected, differing)], err=piped)
     return 1 if differing else 0
 

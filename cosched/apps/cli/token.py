@@ -66,7 +66,10 @@ def create_command(
     """
     made = client.create_token(TokenRequest(life_us / US_PER_S, user, label, read_only))
     if into is not None:
-        _write(into, made)
+        into.mkdir(mode=0o700)
+        (into / CA_PEM).write_text(made.authority, encoding="ascii")
+        (into / TOKEN).touch(0o600, exist_ok=False)
+        (into / TOKEN).write_text(made.words + "\n", encoding="ascii")
     return Answer(made, _made(made, into, read_only=read_only))
 
 
@@ -115,11 +118,3 @@ def revoke_command(client: Client, ids: tuple[str, ...]) -> Answer:
     """
     gone = [client.revoke_token(each) for each in dict.fromkeys(ids)]
     return Answer({"revoked": gone}, [f"token {each.id} of {each.user} revoked" for each in gone])
-
-
-def _write(directory: Path, made: NewToken) -> None:
-    """The token and the authority's certificate in a directory of their own. Raises OSError."""
-    directory.mkdir(mode=0o700)
-    (directory / CA_PEM).write_text(made.authority, encoding="ascii")
-    (directory / TOKEN).touch(0o600, exist_ok=False)
-    (directory / TOKEN).write_text(made.words + "\n", encoding="ascii")

@@ -48,11 +48,12 @@ def missing_place(option: str, path: str | None, works_in: str) -> None:
         return
     whole = os.path.normpath(os.path.join(works_in, path))
     place = os.path.dirname(whole)
-    if os.path.isdir(whole):
-        raise BadInput(option, f"{whole} is a directory", "the path of a file")
-    if "%" in place or os.path.isdir(place) or not os.path.isdir("/".join(place.split("/")[:2])):
-        return
-    raise BadInput(option, f"there is no directory {place}", f"one that is there: mkdir -p {place}")
+    seen = "%" not in place and os.path.isdir("/".join(place.split("/")[:2]))
+    missing = seen and not os.path.isdir(place)
+    refuse(
+        (os.path.isdir(whole), option, f"{whole} is a directory", "the path of a file"),
+        (missing, option, f"there is no directory {place}", f"one that is there: mkdir -p {place}"),
+    )
 
 
 def environment(export: str, variables: tuple[str, ...]) -> dict[str, str]:

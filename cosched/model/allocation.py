@@ -26,6 +26,10 @@ class Share(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         return self.tasks if self.cpus is None else self.cpus
 
 
+def _no_shares() -> tuple[Share, ...]:
+    return ()
+
+
 class Allocation(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Processors given to one job.
 
@@ -37,7 +41,7 @@ class Allocation(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """
 
     procs: int
-    nodes: tuple[Share, ...] = msgspec.field(default_factory=tuple)  # in journals also where there are none
+    nodes: tuple[Share, ...] = msgspec.field(default_factory=_no_shares)  # in journals also where there are none
     folded: int = 0
 
     @property

@@ -22,6 +22,7 @@ from node_agent.guard.base.records import Records
 from node_agent.guard.base.requests import Request
 from node_agent.guard.base.server import Handler, Server
 from node_agent.guard.base.settings import BadSettings, Settings, load
+from node_agent.guard.base.sockets import make_directory
 from node_agent.guard.desk.decoys import Decoys
 from node_agent.guard.desk.keys import Keys
 from node_agent.guard.desk.limiter import Limiter
@@ -31,6 +32,7 @@ from node_agent.guard.desk.periods import Periods
 from node_agent.guard.desk.switch import Desk, Reach
 from node_agent.guard.desk.wakeup_probe import WakeupProbe
 from node_agent.guard.launcher.desk_jobs import DeskJobs
+from node_agent.guard.launcher.groups import Shared
 from node_agent.guard.launcher.jobs import Jobs
 from node_agent.guard.launcher.user_survey import UserSurvey
 
@@ -46,7 +48,6 @@ class Guard:
         Raises OSError or :class:`NoCgroups` where the machine does not have what the settings ask for.
         """
         agent_uid = _uid(settings.security.agent_user)
-        self._settings = settings
         cgroup = settings.cgroup
         self._cgroups = find(cgroup.mode, cgroup.mount, cgroup.cosched, settings.weights)
         records_fd, jobs_fd = _state(settings.paths.state, agent_uid)
@@ -60,28 +61,30 @@ class Guard:
             process.become_subreaper()
         self._periods = Periods(self._cgroups, lambda: self._limiter.ceiling_cpus)
         self._decoys = Decoys(self._cgroups, settings.cgroup.desk, allowed=settings.cgroup.decoys)
-        wanted = settings.monitoring.wakeups and settings.parallel
-        self._probe = WakeupProbe(self._cgroups, settings.cgroup.desk, wanted=wanted)
+        self._probe = WakeupProbe(
+            self._cgroups, settings.cgroup.desk, wanted=settings.monitoring.wakeups and settings.parallel
+        )
         self._can = check.found(settings, self._cgroups) | {"gives way": slices.give_way()}
-        self._loop = Loop()
+        self._loop = Loop(self._arm)
         self._server = Server(self._loop, settings.paths.run, agent_uid, self._left)
         self._keys = Keys(self._loop, self._server.emit)
+        shared = Shared({}, self._cgroups, self._records, self._loop, self._server.emit)
+        self._groups = shared.groups
         self._jobs = Jobs(
             settings,
-            self._cgroups,
-            self._records,
+            shared,
             jobs_fd,
-            self._loop,
-            self._server.emit,
             agent_uid=agent_uid,
             private_tmp=self._can["private /tmp"] == YES,
             holds=lambda: self._can.get("held turns") == YES and self._limiter.limits.cpus is not None,
             idle=lambda: self._limiter.limits.idle,
             memory_bytes=lambda: self._limiter.limits.memory_bytes,
+            paused=lambda: self._desk.why,
+            banned=lambda user: self._desk.banned(user),  # noqa: PLW0108 (the desk is made later)
         )
         self._users = UserSurvey(settings.security, self._loop)
         self._jobs.adopt()
-        shown = DeskJobs(self._jobs.groups, self._cgroups, self._jobs.endings, self._jobs.cpu_sets)
+        shown = DeskJobs(shared, self._jobs.endings, self._jobs.cpu_sets)
         self._desk = Desk(
             self._loop,
             settings.paths.run,
@@ -99,16 +102,11 @@ class Guard:
                 shown.ended,
                 shown.has,
                 lambda: {**self._limiter.status_fields(), **self._decoys.status_fields(), "can": self._can},
-                self._tell_desk,
+                # the agent hears at once what the owner has decided, before anything that comes of it
+                lambda: self._server.emit({"event": "desk", **self._desk.status_fields()}),
             ),
         )
-        self._jobs.paused = lambda: self._desk.why
-        self._jobs.banned = self._desk.banned
         self._server.handlers = self._handlers()
-
-    def _tell_desk(self) -> None:
-        """The agent hears at once what the owner has decided, before anything that comes of it."""
-        self._server.emit({"event": "desk", **self._desk.status_fields()})
 
     def run(self) -> None:
         """Serve until SIGTERM. Then the contract is armed, and what runs goes on with its supervisors."""
@@ -120,20 +118,19 @@ class Guard:
         finally:
             self._decoys.stop()
             self._probe.stop()
-            self._jobs.levers.undo_all(self._jobs.groups)
             self._jobs.easing.end_all()
-            self._limiter.arm(process.boottime_us())
+            self._left()
         self._server.close()
         self._desk.close()
-        if not self._jobs.groups:
+        if not self._groups:
             self._cgroups.close()
 
     def _keep(self) -> None:
         """What is looked after at each turn. Where any of it fails, the contract is armed."""
         watchdog = Watchdog()
-        duties = [
+        self._loop.duties = [
             Duty("keeping the contract", self._limit_in_time, self._limiter.due_us),
-            Duty("keeping decoys", self._keep_decoys, lambda: None),
+            Duty("keeping decoys", lambda _: self._keep_decoys(), lambda: None),
             Duty("keeping turns", self._jobs.levers.tick, lambda: self._jobs.levers.due_us),
             Duty("keeping periods", lambda _: self._periods.keep(), lambda: self._periods.due_us),
             Duty("easing what is left of jobs", self._jobs.easing.tick, self._jobs.easing.due_us),
@@ -146,24 +143,20 @@ class Guard:
             Duty("keeping the wake-up probe", self._probe.tick, lambda: self._probe.due_us),
             Duty("the sign of life", watchdog.tick, watchdog.due_us),
         ]
-        self._loop.on_duty_failed = self._arm
-        for duty in duties:
-            self._loop.keep(duty)
 
     def _limit_in_time(self, now_us: int) -> None:
         if why := self._limiter.tick(now_us):
             self._server.emit({"event": "armed", "why": why})
 
-    def _keep_decoys(self, now_us: int) -> None:
-        del now_us
-        present = any(group.present for group in self._jobs.groups.values())
+    def _keep_decoys(self) -> None:
+        present = any(group.present for group in self._groups.values())
         self._decoys.keep(self._limiter.ceiling_cpus if present else None)
 
     def _arm(self) -> None:
         self._limiter.arm(process.boottime_us())
 
     def _left(self) -> None:
-        self._jobs.levers.undo_all(self._jobs.groups)
+        self._jobs.levers.undo_all(self._groups)
         self._periods.forget()
         self._keys.forget()
         self._limiter.arm(process.boottime_us())
@@ -187,13 +180,13 @@ class Guard:
             requests.Relax: _at_once(self._relax),
             requests.Tighten: _at_once(lambda asked: limiter.tighten(asked.ratio, asked.until_us, now_us())),
             requests.Arm: _at_once(lambda _: self._arm()),
-            requests.Periods: _at_once(lambda asked: {"until_us": self._periods.ask(*asked)}),
+            requests.Periods: _at_once(lambda asked: {"until_us": self._periods.ask(asked.begin_us, asked.until_us)}),
             requests.Contract: _at_once(self._set_contract),
             requests.Status: _at_once(self._status),
         }
 
     def _set_contract(self, request: requests.Contract) -> dict[str, Any]:
-        self._limiter.set_contract(*request, process.boottime_us())
+        self._limiter.set_contract(request.cpu_ratio, request.memory_ratio, request.mpl, process.boottime_us())
         return self._limiter.status_fields()
 
     def _status(self, _: requests.Status) -> dict[str, Any]:
@@ -210,7 +203,7 @@ class Guard:
     def _relax(self, request: requests.Relax) -> dict[str, Any]:
         before = self._limiter.epoch
         try:
-            until_us = self._limiter.relax(*request, process.boottime_us())
+            until_us = self._limiter.relax(request.until_us, request.epoch, process.boottime_us())
         finally:
             if self._limiter.epoch > before:
                 self._records.write({"epoch": self._limiter.epoch}, "epoch")
@@ -227,13 +220,7 @@ def _state(state: str, agent_uid: int) -> tuple[int, int]:
 
     ``state`` itself is made for the agent, who keeps other things there.
     """
-    try:
-        os.makedirs(os.path.dirname(state), 0o755, exist_ok=True)
-        os.mkdir(state, 0o711)
-        os.chmod(state, 0o711)
-        os.chown(state, agent_uid, -1)
-    except FileExistsError:
-        pass
+    make_directory(state, 0o711, agent_uid)
     top = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     records = files.own_directory("records", 0o700, top)
     jobs = files.own_directory("jobs", 0o711, top)
@@ -276,12 +263,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.umask(0o022)
     try:
         guard = Guard(load(options.config))
-    except BadSettings as error:
+    except (BadSettings, NoCgroups) as error:
         sys.stderr.write(f"guard: {error}\n")
-        return 2
-    except NoCgroups as error:
-        sys.stderr.write(f"guard: {error}\n")
-        return 1
+        return 2 if isinstance(error, BadSettings) else 1
     except OSError as error:
         sys.stderr.write(f"guard: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}\n")
         return 1

@@ -2,6 +2,8 @@
 
 import random
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -61,7 +63,8 @@ Kernel.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
 def trace(rng: random.Random) -> None:
     """One node's life: jobs come and go, messages arrive, CPU is used, the guard is told and its timers fire."""
     kernel = Kernel(rng)
-    levers = Levers(kernel, {}, lambda: kernel.ceiling)
+    shared: Any = SimpleNamespace(groups={}, cgroups=kernel)
+    levers = Levers(shared, lambda: kernel.ceiling)
     core = Coscheduling()
     now_us = rng.randrange(1_000_000)
     begin_us = now_us

@@ -31,6 +31,5 @@ class Budget:
 
     def _earn(self) -> None:
         now_ns = time.monotonic_ns()
-        earned_ns = (now_ns - self._seen_ns) * self._share
+        self._left_ns = min(self._most_ns, self._left_ns + (now_ns - self._seen_ns) * self._share)
         self._seen_ns = now_ns
-        self._left_ns = min(self._most_ns, self._left_ns + earned_ns)

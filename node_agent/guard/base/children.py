@@ -8,6 +8,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Any, Final
 
 from cosched.linux import process
@@ -88,8 +89,5 @@ class Errand(Child):
 
 def close_all_but(keep: Iterable[int]) -> None:
     """Close every descriptor from 3 on but these."""
-    start = 3
-    for fd in sorted({fd for fd in keep if fd >= start}):
-        os.closerange(start, fd)
-        start = fd + 1
-    os.closerange(start, _LAST_FD)
+    for before, after in pairwise([2, *sorted({fd for fd in keep if fd > 2}), _LAST_FD]):
+        os.closerange(before + 1, after)

@@ -10,6 +10,7 @@ A request is one of :mod:`node_agent.guard.base.requests`. A message with ``re``
 ``event`` comes unasked (``node_agent.guard.base.requests``).
 """
 
+import contextlib
 import json
 import select
 import socket
@@ -20,7 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from node_agent.guard.base import requests
-from node_agent.guard.base.requests import MAX_PACKET_BYTES
+from node_agent.guard.base.requests import MAX_PACKET_BYTES, Refusal
 
 #: For how long a packet may wait for room on its way to the guard, and by default an answer on its way back.
 PATIENCE_S = 10.0
@@ -32,15 +33,11 @@ class GuardGone(ConnectionError):
     """The guard is not there, has closed the connection, or gives no answer."""
 
 
-class GuardRefused(RuntimeError):
+class GuardRefused(Refusal):
     """The guard refused a request; ``code`` as in ``cosched.wire.messages.Refused``."""
 
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
-
-class GuardClient:
+class GuardClient(contextlib.AbstractContextManager["GuardClient"]):
     """One connection to the guard. Raises :class:`GuardGone` from any call once it is lost."""
 
     def __init__(self, path: str) -> None:
@@ -75,10 +72,7 @@ class GuardClient:
         deadline_s = time.monotonic() + PATIENCE_S
         while True:
             try:
-                if fds:
-                    socket.send_fds(self._socket, [packet], list(fds))
-                else:
-                    self._socket.send(packet)
+                socket.send_fds(self._socket, [packet], list(fds))
                 return self._requests
             except BlockingIOError:
                 self._wait(select.POLLOUT, deadline_s)
@@ -112,9 +106,6 @@ class GuardClient:
     def close(self) -> None:
         """Hang up: the guard arms the contract, and jobs go on."""
         self._socket.close()
-
-    def __enter__(self) -> "GuardClient":
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

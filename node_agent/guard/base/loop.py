@@ -58,7 +58,8 @@ class Duty:
 class Loop:
     """Waits for whatever comes first and calls who asked for it. No two callbacks run at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_duty_failed: Call = lambda: None) -> None:
+        self._on_duty_failed = on_duty_failed
         self._epoll = select.epoll()
         self._watched: dict[int, _Watched] = {}
         self._resting: dict[int, _Watched] = {}  # not looked at now
@@ -68,10 +69,9 @@ class Loop:
         self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.watch(self._woken, self._signalled)
         self._timers: list[tuple[int, int, Call]] = []
-        self._duties: list[Duty] = []
+        self.duties: list[Duty] = []
         self._count = itertools.count()
         self.stopping = False
-        self.on_duty_failed: Call = lambda: None
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         for number in _SIGNALS:
             signal.signal(number, lambda *_: None)
@@ -89,7 +89,7 @@ class Loop:
 
         ``budget`` pays for what is done; while it is spent, no descriptor that it pays for is looked at.
         """
-        if fd in self._watched:
+        if fd in self._watched:  # kept at its place among those with news: who has gone is heard before who comes next
             self._epoll.modify(fd, events)
         else:
             self._epoll.register(fd, events)
@@ -150,13 +150,9 @@ class Loop:
         """Call back once, after so many microseconds; again after a second where that failed."""
         heapq.heappush(self._timers, (process.boottime_us() + in_us, next(self._count), callback))
 
-    def keep(self, duty: Duty) -> None:
-        """Look after it at each turn from now on."""
-        self._duties.append(duty)
-
     def run_once(self) -> None:
         """Wait for news, at most until the first timer or duty is due, and pass it on."""
-        due = [due_us for duty in self._duties if (due_us := duty.due_us()) is not None]
+        due = [due_us for duty in self.duties if (due_us := duty.due_us()) is not None]
         if self._timers:
             due.append(self._timers[0][0])
         self._timer.set(min(due, default=None))
@@ -164,8 +160,10 @@ class Loop:
         called = self._pass_on()
         now_us = process.boottime_us()
         while self._timers and self._timers[0][0] <= now_us:
-            self._ring(heapq.heappop(self._timers)[2])
-        for duty in self._duties:
+            callback = heapq.heappop(self._timers)[2]
+            if not self.attempt("a timer", callback):
+                self.later(_REST_US, callback)
+        for duty in self.duties:
             self._look_after(duty)
         if any(budget is not None for budget, _ in called):
             self._pay(called, time.thread_time_ns() - began_ns)
@@ -207,26 +205,19 @@ class Loop:
         if self._watched.get(fd) is watched or (not gave_up and fd in self._watched):
             self.rest(fd, _REST_US)
 
-    def _ring(self, callback: Call) -> None:
-        if not self.attempt("a timer", callback):
-            self.later(_REST_US, callback)
-
     def _look_after(self, duty: Duty) -> None:
         now_us = process.boottime_us()
         if now_us < duty.rests_until_us or self.attempt(duty.what, lambda: duty.tick(now_us)):
             return
         duty.rests_until_us = now_us + _REST_US
-        self.attempt(f"what is done where {duty.what} fails", self.on_duty_failed)
+        self.attempt(f"what is done where {duty.what} fails", self._on_duty_failed)
 
     def _rested(self, fd: int, watched: _Watched) -> None:
         if self._resting.get(fd) is watched:
             self.watch(fd, *watched)
 
     def _signalled(self) -> None:
-        try:
-            numbers = os.read(self._woken, 4096)
-        except BlockingIOError:
-            return
+        numbers = os.read(self._woken, 4096)
         if signal.SIGTERM in numbers or signal.SIGINT in numbers:
             self.stopping = True
         if signal.SIGCHLD in numbers:

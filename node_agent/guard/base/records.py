@@ -44,8 +44,11 @@ class Records:
             raise ValueError(f"{kind}: damaged")
         return found
 
-    def write(self, record: Record, kind: str, *numbers: int) -> None:
-        """Replace a record, whole or not at all. Raises OSError."""
+    def write(self, record: Record | None, kind: str, *numbers: int) -> None:
+        """Replace a record, whole or not at all; None: remove it. Raises OSError."""
+        if record is None:
+            self.drop(kind, *numbers)
+            return
         files.replace(_name(kind, numbers), json.dumps(record), self.fd, durable=kind in _DURABLE)
 
     def drop(self, kind: str, *numbers: int) -> None:

@@ -82,7 +82,8 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final, NamedTuple, get_args, get_type_hints
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, get_args, get_type_hints
 
 MAX_PACKET_BYTES: Final = 192 << 10
 #: Bounds of ``weigh`` and ``slots``.
@@ -133,16 +134,12 @@ def _text(value: object, most: int = _MAX_TEXT) -> str:
     return value
 
 
-def _is_name(name: str) -> bool:
-    return bool(name) and name.isprintable() and not set("/: ") & {*name}
-
-
-_name: Final = where(_is_name, "a user's name", lambda value: _text(value, 256))
-_path: Final = where(bool, "a path", _text)
-_ratio: Final = where(lambda value: type(value) in {int, float} and 0 < value <= 1, "a share above 0, up to 1")
-_stream: Final = where(
-    lambda value: isinstance(value, str) and re.fullmatch("[0-9a-f]{32}", value), "32 hexadecimal digits"
+_name: Final = where(
+    lambda name: name and name.isprintable() and not set("/: ") & {*name},
+    "a user's name",
+    lambda value: _text(value, 256),
 )
+_ratio: Final = where(lambda value: type(value) in {int, float} and 0 < value <= 1, "a share above 0, up to 1")
 
 
 def is_user(name: str) -> bool:
@@ -207,7 +204,13 @@ Count = Annotated[int, _whole(0)]
 Ratio = Annotated[float, lambda value: float(_ratio(value))]
 Flag = Annotated[bool, where(lambda value: isinstance(value, bool), "true or false")]
 Directory = Annotated[str, where(lambda path: path.startswith("/"), "an absolute path", _text)]
-Output = Annotated[str | None, _optional(_path)]
+Output = Annotated[str | None, _optional(where(bool, "a path", _text))]
+Stream = Annotated[
+    str | None,
+    _optional(
+        where(lambda value: isinstance(value, str) and re.fullmatch("[0-9a-f]{32}", value), "32 hexadecimal digits")
+    ),
+]
 Positive = Annotated[int | None, _optional(_whole(1))]
 Moment = Annotated[int, _whole(-MAX_NUMBER)]
 Grace = Annotated[int, _whole(0, _MAX_GRACE_US)]
@@ -238,7 +241,24 @@ def lease(until_us: int, now_us: int, most_us: int, what: str = "") -> int:
     return min(until_us, now_us + most_us)
 
 
-class Contract(NamedTuple):
+@dataclass(frozen=True)
+class OfAttempt:
+    """What is asked for an attempt at a job."""
+
+    job: Job
+    attempt: Attempt
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """(job, attempt)."""
+        return self.job, self.attempt
+
+    def __str__(self) -> str:
+        return f"attempt {self.attempt} at job {self.job}"
+
+
+@dataclass(frozen=True)
+class Contract:
     """The cluster's contract."""
 
     cpu_ratio: Ratio
@@ -246,33 +266,35 @@ class Contract(NamedTuple):
     mpl: Tasks
 
 
-class Relax(NamedTuple):
+@dataclass(frozen=True)
+class Relax:
     """No ceiling until then, in microseconds since boot."""
 
     until_us: Count
     epoch: Count
 
 
-class Tighten(NamedTuple):
+@dataclass(frozen=True)
+class Tighten:
     """So much of the contract's ceiling until then, in microseconds since boot: the owner is in pain."""
 
     ratio: Ratio
     until_us: Count
 
 
-class Arm(NamedTuple):
+@dataclass(frozen=True)
+class Arm:
     """The ceiling holds from now on."""
 
 
-class Prepare(NamedTuple):
+@dataclass(frozen=True)
+class Prepare(OfAttempt):
     """Make ready for an attempt at a job; ``memory_bytes`` is a task's, ``umask`` that of all its commands.
 
     ``cpus`` and ``asleep`` as in :class:`Resize`. ``uid`` is the submitter's on the scheduler's host: -1: it has none
     there; None: not said.
     """
 
-    job: Job
-    attempt: Attempt
     user: Annotated[str, _name]
     directory: Directory
     tasks: Tasks
@@ -285,11 +307,10 @@ class Prepare(NamedTuple):
     uid: Annotated[int | None, _uid] = None
 
 
-class Spawn(NamedTuple):
+@dataclass(frozen=True)
+class Spawn(OfAttempt):
     """Start the n-th command of an attempt. ``stream``: its streams are kept for the agent under that name."""
 
-    job: Job
-    attempt: Attempt
     n: Number
     argv: Annotated[tuple[str, ...], _arguments]
     env: Annotated[dict[str, str], _environment]
@@ -297,10 +318,11 @@ class Spawn(NamedTuple):
     script: Flag = False
     output: Output = None
     error: Output = None
-    stream: Annotated[str | None, _optional(_stream)] = None
+    stream: Stream = None
 
 
-class Resize(NamedTuple):
+@dataclass(frozen=True)
+class Resize(OfAttempt):
     """Another share of the node for an attempt: places, and so many CPUs for its processes.
 
     None: any CPUs; 0: none, its processes are stopped until it is given some.
@@ -308,48 +330,42 @@ class Resize(NamedTuple):
     number of the scheduler's order: what is older than the newest that was obeyed is refused.
     """
 
-    job: Job
-    attempt: Attempt
     n: Count
     tasks: Tasks
     cpus: Cpus
     asleep: Flag = False
 
 
-class Signal(NamedTuple):
+@dataclass(frozen=True)
+class Signal(OfAttempt):
     """Send a signal to a command's process group."""
 
-    job: Job
-    attempt: Attempt
     n: Number
     signal: Annotated[int, _whole(1, _LAST_SIGNAL)]
 
 
-class Kill(NamedTuple):
+@dataclass(frozen=True)
+class Kill(OfAttempt):
     """End all of an attempt."""
 
-    job: Job
-    attempt: Attempt
     grace_us: Grace
 
 
-class Forget(NamedTuple):
+@dataclass(frozen=True)
+class Forget(OfAttempt):
     """Remove what is left of an attempt."""
 
-    job: Job
-    attempt: Attempt
 
-
-class Weigh(NamedTuple):
+@dataclass(frozen=True)
+class Weigh(OfAttempt):
     """A job's weight against the other jobs here until then; 100 is what all are made with."""
 
-    job: Job
-    attempt: Attempt
     percent: Annotated[int, _whole(1, MAX_PERCENT)]
     until_us: Count
 
 
-class Slots(NamedTuple):
+@dataclass(frozen=True)
+class Slots:
     """From ``begin_us`` on, slot after slot: row ``n % len(rows)`` has the CPU.
 
     Who is in another row runs idle, or is held below a ceiling.
@@ -361,34 +377,40 @@ class Slots(NamedTuple):
     until_us: Count
 
 
-class Periods(NamedTuple):
+@dataclass(frozen=True)
+class Periods:
     """A ceiling's periods begin at ``begin_us``, and whole ones from there on, until then."""
 
     begin_us: Moment
     until_us: Count
 
 
-class Whose(NamedTuple):
+@dataclass(frozen=True)
+class Whose:
     """Which attempt a process belongs to."""
 
     pid: Annotated[int, _whole(1, 2**31 - 1)]
 
 
-class Accounts(NamedTuple):
+@dataclass(frozen=True)
+class Accounts:
     """What these users are here, and why jobs of theirs would not run as they should."""
 
     users: Annotated[dict[str, int | None], _submitters]
 
 
-class Keys(NamedTuple):
+@dataclass(frozen=True)
+class Keys:
     """Tell from now on when a terminal was read from."""
 
 
-class List(NamedTuple):
+@dataclass(frozen=True)
+class List:
     """All attempts that are known."""
 
 
-class Status(NamedTuple):
+@dataclass(frozen=True)
+class Status:
     """The limits in force."""
 
 
@@ -414,32 +436,31 @@ Request = (
 )
 
 
-def _checks(kind: type) -> dict[str, Check]:
-    """The check of each of a request's"""
-    return {name: hint.__metadata__[0] for name, hint in get_type_hints(kind, include_extras=True).items()}
-
-
+#: By its word on the wire: each kind of request, with the check of each of its fields.
 _KINDS: Final[dict[str, tuple[type[Request], dict[str, Check]]]] = {
-    kind.__name__.lower(): (kind, _checks(kind)) for kind in get_args(Request)
+    kind.__name__.lower(): (
+        kind,
+        {name: hint.__metadata__[0] for name, hint in get_type_hints(kind, include_extras=True).items()},
+    )
+    for kind in get_args(Request)
 }
-_WORDS: Final[dict[type, str]] = {kind: word for word, (kind, _) in _KINDS.items()}
 
 
 def word(request: Request) -> str:
     """What a request is called on the wire."""
-    return _WORDS[type(request)]
+    return type(request).__name__.lower()
 
 
 def encode(request: Request, number: int) -> bytes:
     """A request as a packet; its answer has the number."""
-    plain = {"do": word(request), **request._asdict(), "re": number}
-    return json.dumps(plain, separators=(",", ":")).encode()
+    return json.dumps({"do": word(request), **vars(request), "re": number}, separators=(",", ":")).encode()
 
 
 def decode(packet: bytes, descriptors: int) -> tuple[int, Request | Refusal]:
-    """A packet's number and request, or its refusal. Raises :class:`Refusal` where there is not even a number."""
-    if len(packet) > MAX_PACKET_BYTES:
-        raise Refusal("unknown", f"a packet of {len(packet)} bytes or more; at most {MAX_PACKET_BYTES}")
+    """A packet's number and request, or its refusal. Raises :class:`Refusal` where there is not even a number.
+
+    The server reads no more than :data:`MAX_PACKET_BYTES`, and refuses a packet that was cut off there.
+    """
     try:
         raw = json.loads(packet)
     except (ValueError, RecursionError) as error:
@@ -465,10 +486,10 @@ def _request(raw: dict[str, Any], descriptors: int) -> Request:
         raise Refusal("unknown", f"{kind}: unknown field {strange[0][:80]!r}")
     values = {}
     for name, check in checks.items():
-        if name not in raw:
-            raise Refusal("unknown", f"{kind}: {name} is missing")
         try:
             values[name] = check(raw[name])
+        except KeyError:
+            raise Refusal("unknown", f"{kind}: {name} is missing") from None
         except ValueError as error:
             raise Refusal("unknown", f"{kind}: {name}: {error}") from None
     request: Request = make(**values)

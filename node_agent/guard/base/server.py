@@ -1,6 +1,5 @@
 """The guard's socket: one agent at a time, from the user who may; requests in, answers and events out."""
 
-import array
 import contextlib
 import json
 import os
@@ -14,7 +13,7 @@ from typing import Any, Final
 from cosched.linux.peers import peer_credentials
 from node_agent.guard.base.loop import Loop
 from node_agent.guard.base.requests import MAX_PACKET_BYTES, SOCKET_NAME, Refusal, decode
-from node_agent.guard.base.sockets import listening
+from node_agent.guard.base.sockets import listening, make_directory
 
 #: Answers and events that wait for an agent that doesn't read; beyond that it is as good as gone.
 _MAX_WAITING: Final = 4096
@@ -55,32 +54,31 @@ class Server:
             return
         uid = peer_credentials(fresh).uid
         if uid not in self._uids or self._agent is not None:
-            why = "busy" if uid in self._uids else "user"
-            story = "another agent is connected" if why == "busy" else f"uid {uid} may not talk to this guard"
+            stranger = Refusal("user", f"uid {uid} may not talk to this guard")
+            refusal = Refusal("busy", "another agent is connected") if uid in self._uids else stranger
             with contextlib.suppress(OSError):
-                fresh.send(json.dumps({"error": why, "message": story}).encode(), socket.MSG_DONTWAIT)
+                fresh.send(json.dumps(refusal.fields).encode(), socket.MSG_DONTWAIT)
             fresh.close()
             return
         fresh.setblocking(False)
-        with contextlib.suppress(OSError):
-            fresh.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * MAX_PACKET_BYTES)
+        fresh.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * MAX_PACKET_BYTES)
         self._agent = fresh
-        self._waiting.clear()
         self._loop.watch(fresh.fileno(), self._ready, on_failed=self._leave)
 
     def _ready(self) -> None:
         """Something to read, or room to write."""
         self._flush()
-        if self._agent is None:
-            return
+        assert self._agent is not None
         try:
-            packet, fds, flags = _received(self._agent)
+            packet, fds, flags, _ = socket.recv_fds(self._agent, MAX_PACKET_BYTES, _MAX_FDS)
         except BlockingIOError:
             return
         except OSError:
             self._leave()
             return
         try:
+            for fd in fds:
+                os.set_inheritable(fd, False)
             if not packet:
                 self._leave()
             elif flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
@@ -103,10 +101,9 @@ class Server:
             told = result.fields if isinstance(result, Refusal) else {"ok": True, **result}
             self.emit({"re": number, **told})
 
-        if isinstance(request, Refusal):
-            answer(request)
-            return
         try:
+            if isinstance(request, Refusal):
+                raise request
             if (found := self.handlers[type(request)](request, fds, answer)) is not None:
                 answer(found)
         except Refusal as refusal:
@@ -123,8 +120,8 @@ class Server:
             return
         packet = json.dumps(message, separators=(",", ":")).encode()
         if len(packet) > MAX_PACKET_BYTES:
-            refusal = {"re": message.get("re"), "error": "failed", "message": "the answer is too long to travel"}
-            packet = json.dumps(refusal).encode()
+            too_long = Refusal("failed", "the answer is too long to travel").fields
+            packet = json.dumps({"re": message.get("re"), **too_long}).encode()
         self._waiting.append(packet)
         self._flush()
         if len(self._waiting) > _MAX_WAITING:
@@ -152,19 +149,6 @@ class Server:
             self._on_left()
 
 
-def _received(connection: socket.socket) -> tuple[bytes, list[int], int]:
-    """A packet, the descriptors that came with it (all of them, to be closed), and whether something was cut off."""
-    size = array.array("i").itemsize
-    packet, ancillary, flags, _ = connection.recvmsg(
-        MAX_PACKET_BYTES, socket.CMSG_SPACE(_MAX_FDS * size), socket.MSG_CMSG_CLOEXEC
-    )
-    fds = array.array("i")
-    for level, kind, data in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            fds.frombytes(data[: len(data) - len(data) % size])
-    return packet, list(fds), flags
-
-
 def _listening(run: str, agent_uid: int) -> socket.socket:
     """The socket, the agent's own with mode 0600, in a directory where nobody else can put one in its place.
 
@@ -172,11 +156,7 @@ def _listening(run: str, agent_uid: int) -> socket.socket:
     become something else on the way.
     """
     own = os.geteuid()
-    with contextlib.suppress(FileExistsError):
-        os.makedirs(os.path.dirname(run), 0o755, exist_ok=True)
-        os.mkdir(run, 0o755)
-        os.chmod(run, 0o755)
-        os.chown(run, agent_uid, -1)
+    make_directory(run, 0o755, agent_uid)
     status = os.stat(run)
     if status.st_uid not in {0, own, agent_uid} or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise PermissionError(

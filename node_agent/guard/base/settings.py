@@ -144,8 +144,11 @@ def parsed(raw: Mapping[str, Any]) -> Settings:
         _expect(type(value) is int and 1 <= value < 1 << 63, key, value, "a whole number from 1 on")
     parallel = raw.get("parallel", True)
     _expect(isinstance(parallel, bool), "parallel", parallel, "true or false")
-    defaults = Settings._field_defaults.items()
-    tables = {name: _table(raw, name, default) for name, default in defaults if isinstance(default, tuple)}
+    tables = {
+        name: _table(raw, name, default)
+        for name, default in Settings._field_defaults.items()
+        if isinstance(default, tuple)
+    }
     return Settings(raw["procs"], raw["memory_bytes"], parallel=parallel, **tables)
 
 
@@ -164,8 +167,7 @@ def _shown(value: object) -> str:
 def _table(raw: Mapping[str, Any], name: str, default: Any) -> Any:
     """A table: its values each of the type that its default has, and within its rule."""
     table = raw.get(name, {})
-    if not isinstance(table, dict):
-        raise BadSettings(f"{name}: found {_shown(table)}; expected a table")
+    _expect(isinstance(table, dict), name, table, "a table")
     values: dict[str, Any] = {}
     for key, found in table.items():
         if key not in default._fields:

@@ -1,5 +1,6 @@
-"""Unix sockets at which the guard and its supervisors listen."""
+"""Unix sockets at which the guard and its supervisors listen, and the directories that the guard makes."""
 
+import contextlib
 import os
 import socket
 
@@ -20,3 +21,12 @@ def listening(path: str, mask: int, backlog: int, kind: int = socket.SOCK_SEQPAC
     finally:
         os.umask(before)
     return made
+
+
+def make_directory(path: str, mode: int, uid: int) -> None:
+    """Make a directory for a user, with those above it; one that is there stays as it is. Raises OSError."""
+    with contextlib.suppress(FileExistsError):
+        os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
+        os.mkdir(path, mode)
+        os.chmod(path, mode)
+        os.chown(path, uid, -1)

@@ -55,14 +55,10 @@ def _command(group: Group, n: int, records: Records, cgroups: Cgroups, boot_id: 
     if exit_record is not None or command.pidfd is None:
         command.state, command.exit = "ended", exit_record or UNKNOWN
     else:
-        child = process.stat_of(command.pid)
         command.child = command.pid, run.get("start_time", -1)
-        forked = child is not None and child.start_ticks == command.child[1] and not child.executed
-        command.state = "starting" if forked else "running"
+        command.state = "running" if command.executed() else "starting"
     return command
 
 
 def _unrecorded(job: int, attempt: int) -> Group:
-    group = Group(Prepare(job, attempt, _NOBODY, "/", 1, None, None, 0))
-    group.unrecorded = True
-    return group
+    return Group(Prepare(job, attempt, _NOBODY, "/", 1, None, None, 0), unrecorded=True)

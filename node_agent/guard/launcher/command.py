@@ -50,8 +50,7 @@ def settle(place: Place, directory: str) -> None:
     try:
         if place.private_tmp:
             namespaces.private_mounts()
-            covers = {"/tmp": f"{place.directory}/tmp", "/dev/shm": f"{place.directory}/shm"}
-            namespaces.cover(covers, place.keep)
+            namespaces.cover({"/tmp": f"{place.directory}/tmp", "/dev/shm": f"{place.directory}/shm"}, place.keep)
     except OSError as error:
         raise Refusal("failed", f"private /tmp and /dev/shm: {_story(error)}") from None
     try:
@@ -137,7 +136,10 @@ def _interpreter(program: str) -> str:
 
 
 def _opened(path: str, user: str) -> int:
-    """A file or device for output, opened without ever waiting: a pipe's reader may never come."""
+    """A file or device for output, opened without ever waiting: a pipe's reader may never come.
+
+    Where it is refused, its descriptor ends with the process.
+    """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         fd = os.open(path, flags, 0o666)
@@ -147,7 +149,6 @@ def _opened(path: str, user: str) -> int:
         raise Refusal("failed", f"{path}: {error.strerror}, as {user} on this node") from None
     mode = os.fstat(fd).st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISCHR(mode):
-        os.close(fd)
         raise Refusal("failed", f"{path}: neither a file nor a device such as /dev/null")
     os.set_blocking(fd, True)
     return fd
@@ -163,12 +164,9 @@ def environment(given: dict[str, str], place: Place) -> dict[str, str]:
 
 def _exec(argv: tuple[str, ...], env: dict[str, str]) -> None:
     """Execute a program, looked for in the command's own PATH; a script without ``#!`` is the shell's, as ever."""
-    if "/" in argv[0]:
-        candidates = [argv[0]]
-    else:
-        candidates = [os.path.join(folder or ".", argv[0]) for folder in env["PATH"].split(":")]
+    folders = [""] if "/" in argv[0] else [folder or "." for folder in env["PATH"].split(":")]
     denied = None
-    for path in candidates:
+    for path in (os.path.join(folder, argv[0]) for folder in folders):
         try:
             os.execve(path, argv, env)
         except (FileNotFoundError, NotADirectoryError):

@@ -7,27 +7,25 @@ another is or becomes idle, one of them is moved.
 Where no controller keeps jobs to their sets, threads are looked at now and then: who has strayed is brought back.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
-from cosched.linux.cgroups import Cgroups
 from cosched.linux.cpusets import keep_to
 from cosched.linux.process import US_PER_S
-from node_agent.guard.launcher.groups import Group
+from node_agent.guard.launcher.groups import Group, Shared
 from node_agent.policy.processors import Claim, chosen, crowded
 
 _LOOK_US: Final = US_PER_S
 
 
 class CpuSets:
-    """Those of the jobs of ``groups``. ``procs``: how many processors the node offers."""
+    """Those of the jobs. ``procs``: how many processors the node offers; ``moved`` is called for who is moved."""
 
-    def __init__(self, cgroups: Cgroups, groups: Mapping[tuple[int, int], Group], procs: int) -> None:
-        self._cgroups = cgroups
-        self._groups = groups
+    def __init__(self, shared: Shared, procs: int, moved: Callable[[Group], None]) -> None:
+        self._shared = shared
         self._procs = procs
         self._next_us = 0
-        self.on_moved: Callable[[Group], None] = lambda _: None
+        self._moved = moved
 
     def give(self, group: Group, count: int | None) -> None:
         """Give a job so many processors (None or 0: no set of its own). Raises OSError; then it has what it had."""
@@ -35,8 +33,10 @@ class CpuSets:
         if not count:
             group.processors = ()
         else:
-            others = [claim for other in self._groups.values() if other is not group for claim in self._claims(other)]
-            group.processors = chosen(count, before, others, self._procs, len(self._cgroups.cpus()))
+            others = [
+                claim for other in self._shared.groups.values() if other is not group for claim in self._claims(other)
+            ]
+            group.processors = chosen(count, before, others, self._procs, len(self._shared.cgroups.cpus()))
         try:
             self.apply(group)
         except OSError:
@@ -48,7 +48,7 @@ class CpuSets:
         """What a group has of the node's processors as it counts for others: one claim, or none where it has ended."""
         if group.removing or not group.processors:
             return []
-        if group.alive or group.state in {"preparing", "prepared"} or not self._cgroups.empty(group.name):
+        if group.alive or group.state in {"preparing", "prepared"} or not self._shared.cgroups.empty(group.name):
             return [Claim(group.processors, used=not group.asleep)]
         return [] if group.ending else [Claim(group.processors, used=False)]
 
@@ -57,33 +57,30 @@ class CpuSets:
         process, and is moved before all others. Raises OSError.
         """
         # at each turn of the loop, so no control group is read: :meth:`give` does that
-        groups = [each for each in self._groups.values() if each.processors and each.present and not each.removing]
+        groups = [
+            each for each in self._shared.groups.values() if each.processors and each.present and not each.removing
+        ]
         if starting is not None:
             groups = [*(each for each in groups if each is not starting), starting]
-        while True:
-            index = crowded([Claim(each.processors, not each.asleep) for each in groups], self._procs)
-            if index is None:
-                return
-            group = groups[index]
+        while (at := crowded([Claim(each.processors, not each.asleep) for each in groups], self._procs)) is not None:
+            group = groups[at]
             before = group.processors
             self.give(group, len(before))
             if group.processors == before:
                 return  # what looked idle is not
-            self.on_moved(group)
+            self._moved(group)
 
     def apply(self, group: Group) -> None:
         """Keep a job's processes to what it was given. Raises OSError."""
         cpus = self.cpus(group)
-        if self._cgroups.confine(group.name, cpus or None):
-            group.by_affinity = False
-            return
-        if cpus or group.by_affinity:
-            keep_to(self._cgroups.procs(group.name), cpus or self._cgroups.cpus(), strays_only=False)
-        group.by_affinity = bool(cpus)
+        confined = self._shared.cgroups.confine(group.name, cpus or None)
+        if not confined and (cpus or group.by_affinity):
+            keep_to(self._shared.cgroups.procs(group.name), cpus or self._shared.cgroups.cpus(), strays_only=False)
+        group.by_affinity = bool(cpus) and not confined
 
     def cpus(self, group: Group) -> tuple[int, ...]:
         """The machine's CPUs that a job was given; none where it has no set of its own."""
-        there = self._cgroups.cpus()
+        there = self._shared.cgroups.cpus()
         return tuple(sorted({there[place % len(there)] for place in group.processors}))
 
     def affinity(self, group: Group) -> tuple[int, ...]:
@@ -100,15 +97,15 @@ class CpuSets:
         if now_us < self._next_us:
             return
         for group in self._strayable():
-            if not self._cgroups.kernel_groups:
-                self._cgroups.confine(group.name, self.cpus(group))
+            if not self._shared.cgroups.kernel_groups:
+                self._shared.cgroups.confine(group.name, self.cpus(group))
             else:
-                keep_to(self._cgroups.procs(group.name), self.cpus(group), strays_only=True)
+                keep_to(self._shared.cgroups.procs(group.name), self.cpus(group), strays_only=True)
         self._next_us = now_us + _LOOK_US
 
     def _strayable(self) -> list[Group]:
         return [
             group
-            for group in self._groups.values()
-            if group.processors and (group.by_affinity or not self._cgroups.kernel_groups)
+            for group in self._shared.groups.values()
+            if group.processors and (group.by_affinity or not self._shared.cgroups.kernel_groups)
         ]

@@ -9,13 +9,14 @@ behind by its parent, nor a remote shell, which waits for what is on another nod
 may make it wrong. What that can bring it is the half second.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from cosched.linux import process
-from cosched.linux.cgroups import ENDINGS_CPUS, Cgroups
+from cosched.linux.cgroups import ENDINGS_CPUS
 from cosched.linux.process import US_PER_S
-from node_agent.guard.launcher.groups import Group
+from node_agent.guard.launcher.endings import Endings
+from node_agent.guard.launcher.groups import Group, Key, Shared
 
 BUDGET_US: Final = int(5 * US_PER_S * ENDINGS_CPUS)
 _LOOK_US: Final = 400_000
@@ -54,58 +55,49 @@ class _Watched:
 
 
 class Easing:
-    """Watches the jobs of ``groups``; a job whose stretch has begun is put on record by ``save``."""
+    """Watches the jobs; one whose stretch has begun is put on record."""
 
-    def __init__(
-        self,
-        groups: Mapping[tuple[int, int], Group],
-        cgroups: Cgroups,
-        wanted: Callable[[], bool],
-        save: Callable[[Group], None],
-        again: Callable[[Group], None],
-    ) -> None:
-        """``wanted``: whether jobs are in the idle class; ``again``: look whether a group is empty by now."""
-        self._groups = groups
-        self._cgroups = cgroups
+    def __init__(self, shared: Shared, wanted: Callable[[], bool], endings: Endings) -> None:
+        """``wanted``: whether jobs are in the idle class."""
+        self._shared = shared
         self._wanted = wanted
-        self._save = save
-        self._again = again
-        self._watched: dict[tuple[int, int], _Watched] = {}
+        self._endings = endings
+        self._watched: dict[Key, _Watched] = {}
         self._next_us = 0
 
     def due_us(self) -> int | None:
         """When :meth:`tick` is wanted next; None: not before a job has processes."""
-        there = self._cgroups.kernel_groups and any(not group.told_empty for group in self._groups.values())
+        there = self._shared.cgroups.kernel_groups and any(
+            not group.told_empty for group in self._shared.groups.values()
+        )
         return self._next_us if there else None
 
     def tick(self, now_us: int) -> None:
         """Look at all jobs, if it is time to."""
-        if now_us < self._next_us or not self._cgroups.kernel_groups:
+        if now_us < self._next_us or not self._shared.cgroups.kernel_groups:
             return
         wait_us = _LOOK_US
-        for key, group in list(self._groups.items()):
+        for key, group in list(self._shared.groups.items()):
             if group.user is None or group.told_empty or group.removing:
                 continue
-            watched = self._watched.get(key)
-            if watched is None:
-                if group.eased:  # a predecessor of this guard has
-                    continue
-                watched = self._watched[key] = _Watched()
+            if group.eased and key not in self._watched:  # by a predecessor of this guard
+                continue
+            watched = self._watched.setdefault(key, _Watched())
             if watched.left_us > 0 and self._wanted():
                 self._look(group, watched)
             if watched.from_us is not None:
                 wait_us = _LOOK_EASED_US
-        for key in self._watched.keys() - self._groups.keys():
+        for key in self._watched.keys() - self._shared.groups.keys():
             del self._watched[key]
         self._next_us = now_us + wait_us
 
     def end_all(self) -> None:
         """Everybody is among the jobs again."""
-        for group in self._groups.values():
+        for group in self._shared.groups.values():
             self._restrain(group)
 
     def _look(self, group: Group, watched: _Watched) -> None:
-        pids = self._cgroups.procs(group.name)
+        pids = self._shared.cgroups.procs(group.name)
         if len(pids) > _MOST:
             return
         ranks, others = watched.look(pids, {command.pid for command in group.alive})
@@ -124,22 +116,22 @@ class Easing:
         watched.from_us = self._used_us(group)
         if not group.eased:
             group.eased = True
-            self._save(group)
+            self._endings.save(group)
         try:
-            self._cgroups.ease(group.name)
+            self._shared.cgroups.ease(group.name)
         except OSError:
             watched.left_us = 0  # this machine cannot
             self._restrain(group)
-        self._again(group)
+        self._endings.look_in(group, 0)
 
     def _restrain(self, group: Group) -> None:
         try:
-            self._cgroups.restrain(group.name)
+            self._shared.cgroups.restrain(group.name)
         except OSError:
             self._next_us = 0
 
     def _used_us(self, group: Group) -> int:
-        used_us = self._cgroups.usage(group.name).cpu_us
+        used_us = self._shared.cgroups.usage(group.name).cpu_us
         return (
             used_us if used_us >= 0 else process.boottime_us() * int(100 * ENDINGS_CPUS) // 100
         )  # as if all were used

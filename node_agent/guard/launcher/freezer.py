@@ -1,12 +1,12 @@
 """Jobs' processes stand still, or go on again: each group by itself, and one that does not is seen to again."""
 
 import errno
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
-from cosched.linux.cgroups import Cgroups
 from cosched.linux.process import US_PER_S, boottime_us
-from node_agent.guard.launcher.groups import Group
+from node_agent.guard.launcher.endings import Endings
+from node_agent.guard.launcher.groups import Key, Shared
 
 _FIRST_AGAIN_US: Final = US_PER_S // 50
 _LAST_AGAIN_US: Final = US_PER_S
@@ -17,41 +17,30 @@ _A_MINUTE: Final = 60
 
 
 class Freezer:
-    """Watches over ``groups``, which others fill. ``complain`` is told of those that the kernel refuses."""
+    """Watches over the attempts; of those that the kernel refuses it is complained."""
 
-    def __init__(
-        self,
-        groups: Mapping[tuple[int, int], Group],
-        cgroups: Cgroups,
-        complain: Callable[[str, BaseException], None],
-    ) -> None:
-        self._groups = groups
-        self._cgroups = cgroups
-        self._complain = complain
-        self._paused = False
-        self._left: set[tuple[int, int]] = set()  # in which state those are is not known
+    def __init__(self, shared: Shared, endings: Endings) -> None:
+        """``endings`` know whether all jobs are held."""
+        self._shared = shared
+        self._endings = endings
+        self._left: set[Key] = set()  # in which state those are is not known
         self._seen_again = 0  # how often, since somebody came to be left
         self.due_us: int | None = None  # when :meth:`tick` is wanted; None: it is not
 
-    def freeze_all(self, *, frozen: bool) -> None:
+    def see_to_all(self) -> None:
         """Stop all groups that have a CPU, or let them go on."""
-        self._paused = frozen
-        self.see_to(key for key, group in self._groups.items() if group.stopped_us is None)
+        self.see_to(key for key, group in self._shared.groups.items() if group.stopped_us is None)
 
-    def see_to(self, keys: Iterable[tuple[int, int]]) -> None:
+    def see_to(self, keys: Iterable[Key]) -> None:
         """Have groups stand still in a pause and where they have no CPU, and go on elsewhere: until it is so."""
         self._seen_again = 0
         self._left.update(keys)
         self._try()
 
-    def obey(self, key: tuple[int, int]) -> None:
+    def obey(self, key: Key) -> None:
         """The same for one group. Raises OSError if the kernel refuses it; trying again is the caller's then."""
-        if self._settled(key, anew=False):
-            self._left.discard(key)
-        else:
-            self._seen_again = 0
-            self._left.add(key)
-            self._wait()
+        if not self._settled(key, anew=False):
+            self.see_to([key])
 
     def tick(self, now_us: int) -> None:
         """See again to those that the kernel has refused, and those of which a process has not stopped yet."""
@@ -62,25 +51,26 @@ class Freezer:
     def _try(self) -> None:
         late = self._seen_again % _A_MINUTE == _LATE
         self._left = {key for key in self._left if not self._done(key, late=late)}
-        self._wait()
-
-    def _wait(self) -> None:
         again_us = min(_FIRST_AGAIN_US << min(self._seen_again, _LATE), _LAST_AGAIN_US)
         self.due_us = boottime_us() + again_us if self._left else None
 
-    def _done(self, key: tuple[int, int], *, late: bool) -> bool:
+    def _done(self, key: Key, *, late: bool) -> bool:
         """Whether a group is as it is to be."""
         try:
             if self._settled(key, anew=late):
                 return True
             if late:
-                raise OSError(errno.EBUSY, "a process stays in a system call and does not stop", self._groups[key].name)
+                raise OSError(
+                    errno.EBUSY, "a process stays in a system call and does not stop", self._shared.groups[key].name
+                )
         except OSError as error:
-            self._complain("stopping a job, or letting it go on,", error)
+            self._shared.loop.complain("stopping a job, or letting it go on,", error)
         return False
 
-    def _settled(self, key: tuple[int, int], *, anew: bool) -> bool:
-        group = self._groups.get(key)
+    def _settled(self, key: Key, *, anew: bool) -> bool:
+        group = self._shared.groups.get(key)
         if group is None or (group.ending and group.kill_at_us is None):
             return True  # what is being killed must run to die
-        return self._cgroups.freeze(group.name, frozen=self._paused or group.stopped_us is not None, anew=anew)
+        return self._shared.cgroups.freeze(
+            group.name, frozen=self._endings.held_since_us is not None or group.stopped_us is not None, anew=anew
+        )

@@ -1,14 +1,18 @@
-"""An attempt at a job on this node as the guard knows it; what happens to it is in ``jobs``."""
+"""An attempt at a job on this node as the guard knows it; what happens to it is in ``jobs``.
+
+:class:`Shared` is what the parts of the launcher have in common.
+"""
 
 import os
 import secrets
 import signal
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from cosched.linux import process, users
 from cosched.linux.cgroups import Cgroups, group_name
-from node_agent.guard.base.records import Record
+from node_agent.guard.base.loop import Loop
+from node_agent.guard.base.records import Record, Records
 from node_agent.guard.base.requests import Prepare, Refusal
 
 #: Processes and threads a job may have: so many, and so many more for each task.
@@ -22,6 +26,9 @@ _KEPT: Final = (
     "deadline_us", "ending", "kill_at_us", "eased", "processors", "stopped_us", "since_us", "asleep", "resize_order",
 )  # fmt: skip
 
+#: (job, attempt)
+Key = tuple[int, int]
+
 
 class Command:
     """The n-th command of an attempt. ``exit``: its record once it has ended; ``pidfd``: its supervisor, who lives.
@@ -30,7 +37,7 @@ class Command:
     will. ``answers`` are taken by those who have asked for it.
     """
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, *answers: Callable[[dict[str, Any] | Refusal], None]) -> None:
         self.n = n
         self.pid = 0
         self.state = "starting"
@@ -38,7 +45,7 @@ class Command:
         self.pidfd: int | None = None
         self.child: tuple[int, int] | None = None
         self.withdrawn = False
-        self.answers: list[Callable[[dict[str, Any] | Refusal], None]] = []
+        self.answers = [*answers]
 
     def answer(self, found: dict[str, Any] | Refusal) -> None:
         """Answer whoever has asked for it, once."""
@@ -52,13 +59,13 @@ class Command:
             if self.pidfd is not None:
                 process.send_by_fd(self.pidfd, signal.SIGKILL)
             return False
-        if self._executed() or (pidfd := process.open_if_same(*self.child)) is None:
+        if self.executed() or (pidfd := process.open_if_same(*self.child)) is None:
             return False
         process.send_by_fd(pidfd, signal.SIGKILL)
         os.close(pidfd)
-        return not self._executed()  # after the kill: what has not been executed by now never is
+        return not self.executed()  # after the kill: what has not been executed by now never is
 
-    def _executed(self) -> bool:
+    def executed(self) -> bool:
         """Whether its process has executed a program, or is gone."""
         assert self.child is not None
         now = process.stat_of(self.child[0])
@@ -81,7 +88,7 @@ class Command:
 class Group:
     """An attempt at a job: what was asked for, its commands, and how far its end has come."""
 
-    def __init__(self, request: Prepare, mark: str = "") -> None:
+    def __init__(self, request: Prepare, mark: str = "", *, unrecorded: bool = False) -> None:
         self.request = request
         self.name = group_name(request.job, request.attempt)
         self.mark = mark or secrets.token_hex(8)
@@ -94,11 +101,12 @@ class Group:
         self.save_at_us: int | None = None  # when its record, which could not be written, is tried again
         self.poll_every_us = 0
         self.killed_us: int | None = None  # when its processes were killed first
+        self.looked_us = 0  # when it was last looked for what it has left after that (``stalls``)
         self.errand: int | None = None  # a child of the guard that did not make it ready in time, and has not ended
         self.told_empty = True
         self.watch_fd: int | None = None
         self.removing = False
-        self.unrecorded = False  # found without a record: what runs, runs on, and nothing more is started
+        self.unrecorded = unrecorded  # found without a record: what runs, runs on, and nothing more is started
         self.processors: tuple[int, ...] = ()  # of the node's, that it may use alone; none: any (``cpu_sets``)
         self.by_affinity = False  # no controller keeps it to its processors
         self.ranks = 0  # how many it had here at the latest look (``easing``)
@@ -110,9 +118,9 @@ class Group:
         self.problems: list[str] = []
 
     @property
-    def key(self) -> tuple[int, int]:
+    def key(self) -> Key:
         """(job, attempt)."""
-        return self.request.job, self.request.attempt
+        return self.request.key
 
     @property
     def memory_bytes(self) -> int | None:
@@ -148,9 +156,13 @@ class Group:
 
     def record(self) -> Record:
         """For ``state/records``: all that a successor of this guard must know."""
-        kept = {name: getattr(self, name) for name in _KEPT}
-        boot_id, request = process.boot_id(), self.request._asdict()
-        return {"boot_id": boot_id, "request": request, "user": self.user, "mark": self.mark, **kept}
+        return {
+            "boot_id": process.boot_id(),
+            "request": vars(self.request),
+            "user": self.user,
+            "mark": self.mark,
+            **{name: getattr(self, name) for name in _KEPT},
+        }
 
     @classmethod
     def of_record(cls, record: Record) -> "Group":
@@ -161,6 +173,16 @@ class Group:
             setattr(group, name, record.get(name, getattr(group, name)))
         group.processors = tuple(group.processors)
         return group
+
+
+class Shared(NamedTuple):
+    """The attempts at jobs, and what all parts of the launcher act with. ``emit`` takes events of the protocol."""
+
+    groups: dict[Key, Group]
+    cgroups: Cgroups
+    records: Records
+    loop: Loop
+    emit: Callable[[dict[str, Any]], None]
 
 
 def group_of(pid: int, groups: Iterable[Group], cgroups: Cgroups) -> Group | None:

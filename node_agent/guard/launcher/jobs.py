@@ -7,14 +7,14 @@ import contextlib
 import itertools
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from cosched.linux import process, users
-from cosched.linux.cgroups import MARK, Cgroups
+from cosched.linux.cgroups import MARK
 from node_agent.guard.base.children import Child, Result
-from node_agent.guard.base.loop import Loop
-from node_agent.guard.base.records import Record, Records
+from node_agent.guard.base.records import Record
 from node_agent.guard.base.requests import Forget, Kill, Prepare, Refusal, Resize, Signal, Slots, Spawn, Weigh, Whose
 from node_agent.guard.base.server import Answer
 from node_agent.guard.base.settings import Settings
@@ -22,9 +22,9 @@ from node_agent.guard.launcher import groups
 from node_agent.guard.launcher.adoption import adopted
 from node_agent.guard.launcher.cpu_sets import CpuSets
 from node_agent.guard.launcher.easing import Easing
-from node_agent.guard.launcher.endings import Emit, Endings
+from node_agent.guard.launcher.endings import Endings
 from node_agent.guard.launcher.freezer import Freezer
-from node_agent.guard.launcher.groups import Command, Group
+from node_agent.guard.launcher.groups import Command, Group, Key, Shared
 from node_agent.guard.launcher.levers import Levers
 from node_agent.guard.launcher.sandboxes import Sandboxes
 from node_agent.guard.launcher.stalls import Stalls
@@ -36,55 +36,45 @@ _BEGINS_AGAIN_US: Final = process.US_PER_S // 20
 
 
 class Jobs:
-    """All attempts on this node. ``emit`` takes events of the protocol."""
+    """All attempts on this node."""
 
     def __init__(
         self,
         settings: Settings,
-        cgroups: Cgroups,
-        records: Records,
+        shared: Shared,
         jobs_fd: int,
-        loop: Loop,
-        emit: Emit,
         *,
         agent_uid: int,
         private_tmp: bool,
         holds: Callable[[], bool],
         idle: Callable[[], bool],
         memory_bytes: Callable[[], int],
+        paused: Callable[[], str],
+        banned: Callable[[str], str],
     ) -> None:
         """``agent_uid`` may connect to commands' streams; ``holds``: whether a job that waits for its turn is held now.
 
         ``idle``: whether jobs are in the idle class. ``memory_bytes``: what they may have together, by the contract.
+        ``paused``: why nothing may start here now; ``banned``: why a user's jobs are not taken; empty where they are.
         """
-        self.groups: dict[tuple[int, int], Group] = {}
+        self._shared = shared
         self._memory_bytes = memory_bytes
-        self._paused_since_us = 0
-        self.paused: Callable[[], str] = str  # why nothing may start here now; empty where it may
-        self.banned: Callable[[str], str] = lambda _: ""  # why a user's jobs are not taken here; empty where they are
-        self._cgroups = cgroups
-        self._records = records
-        self._loop = loop
-        self._emit = emit
+        self._paused = paused
+        self._banned = banned
         self._jobs_fd = jobs_fd
         self._agent_uid = agent_uid
-        self.levers = Levers(cgroups, self.groups, holds)
-        self.cpu_sets = CpuSets(cgroups, self.groups, settings.procs)
-        self.endings = Endings(self.groups, cgroups, records, loop, emit)
-        self.endings.on_begin = self._ends
-        self.cpu_sets.on_moved = self.endings.save
-        self.freezer = Freezer(self.groups, cgroups, loop.complain)
-        own = settings.paths.state, settings.paths.run
-        self.stalls = Stalls(self.groups, cgroups, loop, emit, self.endings, own)
-        self._sandboxes = Sandboxes(settings, cgroups, self.stalls, loop, jobs_fd, private_tmp=private_tmp)
-        self.easing = Easing(
-            self.groups, cgroups, idle, self.endings.save, lambda group: self.endings.look_in(group, 0)
-        )
+        self.levers = Levers(shared, holds)
+        self.endings = Endings(shared, self._ends)
+        self.cpu_sets = CpuSets(shared, settings.procs, self.endings.save)
+        self.freezer = Freezer(shared, self.endings)
+        self.stalls = Stalls(shared, self.endings, (settings.paths.state, settings.paths.run))
+        self._sandboxes = Sandboxes(settings, shared, self.stalls, jobs_fd, private_tmp=private_tmp)
+        self.easing = Easing(shared, idle, self.endings)
 
     def adopt(self) -> None:
         """Take over what a predecessor left."""
-        for group in adopted(self._records, self._cgroups):
-            self.groups[group.key] = group
+        for group in adopted(self._shared.records, self._shared.cgroups):
+            self._shared.groups[group.key] = group
             self.endings.watch(group)
             for found in group.commands.values():
                 if found.pidfd is not None:
@@ -96,40 +86,36 @@ class Jobs:
                 if group.ending:
                     group.stopped_us = None  # nothing but a pause holds it back
                 self.freezer.see_to([group.key])
-        self.levers.undo_all(self.groups)
+        self.levers.undo_all(self._shared.groups)
         self.easing.end_all()
         self.levers.apply(process.boottime_us())
-        self._sandboxes.remove_stray(self.groups.values())
+        self._sandboxes.remove_stray(self._shared.groups.values())
 
     def freeze(self, frozen: bool, since_us: int) -> None:
         """Stop all jobs' processes in a pause, or let them go on after it; it counts in no time limit."""
-        paused_us = process.boottime_us() - since_us
-        self._paused_since_us = since_us
-        self.endings.paused = frozen
-        self.freezer.freeze_all(frozen=frozen)
-        for group in self.groups.values():
-            stopped_us = group.stopped_us
+        self.endings.held_since_us = since_us if frozen else None
+        self.freezer.see_to_all()
+        for group in self._shared.groups.values():
             if not frozen and group.deadline_us is not None:
                 # of a pause in which it was stopped, the rest counts when it has a CPU again
-                group.deadline_us += paused_us if stopped_us is None else max(0, stopped_us - since_us)
+                until_us = process.boottime_us() if group.stopped_us is None else group.stopped_us
+                group.deadline_us += max(0, until_us - since_us)
                 self.endings.save(group)
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def prepare(self, request: Prepare, _: Sequence[int], answer: Answer) -> None:
+    def prepare(self, request: Prepare, _: Sequence[int], answer: Answer) -> dict[str, Any] | None:
         """Cgroup and private directories; the user and the directory are looked at as the user will see them."""
-        key = request.job, request.attempt
-        known = self.groups.get(key)
+        known = self._shared.groups.get(request.key)
         if known is not None:
             if known.request != request or known.state != "prepared":
-                raise Refusal("busy", f"attempt {key[1]} at job {key[0]} is {known.state} here already")
-            answer(_prepared(known))
-            return
-        if why := self.paused():
+                raise Refusal("busy", f"{request} is {known.state} here already")
+            return _prepared(known)
+        if why := self._paused():
             raise Refusal("paused", why)
-        if why := self.banned(request.user):
+        if why := self._banned(request.user):
             raise Refusal("owner", why)
-        if len(self.groups) >= MAX_GROUPS:
+        if len(self._shared.groups) >= MAX_GROUPS:
             raise Refusal("busy", f"{MAX_GROUPS} attempts at jobs are here already; forget some")
         group = Group(request)
         self._admit(group)
@@ -137,17 +123,14 @@ class Jobs:
         def done(found: Result) -> None:
             try:
                 self._take_in(group, found)
-            except Refusal as refusal:
-                why = refusal
-            else:
                 answer(_prepared(group))
-                return
-            if group.errand is None:
-                self._remove(group, lambda _: answer(why))
-            else:
+            except Refusal as refusal:
+                if group.errand is None:
+                    self._remove(group, answer, refusal)
+                    return
                 group.ending, group.killed_us = "killed", process.boottime_us()
                 group.told_empty = False
-                answer(why)
+                answer(refusal)
 
         def ended() -> None:
             if group.errand is not None:
@@ -155,7 +138,8 @@ class Jobs:
                 self.endings.look_in(group, 0)
 
         self._sandboxes.make(group, group.memory_bytes or self._memory_bytes(), done, ended)
-        self.groups[key] = group
+        self._shared.groups[group.key] = group
+        return None
 
     def _take_in(self, group: Group, found: Result) -> None:
         """What an attempt needs has been made. Raises :class:`Refusal`."""
@@ -184,23 +168,22 @@ class Jobs:
         if (known := group.commands.get(request.n)) is not None:
             known.answers.append(answer)
             return
-        env = request.env if self._cgroups.kernel_groups else {**request.env, MARK: group.mark}
+        env = request.env if self._shared.cgroups.kernel_groups else {**request.env, MARK: group.mark}
         with contextlib.suppress(OSError):  # it shares a CPU, then
             self.cpu_sets.separate(starting=group)
         plan = CommandPlan(
-            request._replace(env=env),
+            replace(request, env=env),
             group.name,
             self._sandboxes.place(group, user),
             tuple(fds[:3]),
             fds[3] if request.script else None,
             self._jobs_fd if request.script or request.stream is not None else None,
             self._agent_uid,
-            self._cgroups.usage(group.name).oom_kills,
+            self._shared.cgroups.usage(group.name).oom_kills,
             self.cpu_sets.affinity(group),
         )
         begun_on = group.processors
-        started = Command(request.n)
-        started.answers.append(answer)
+        started = Command(request.n, answer)
 
         def heard(found: Result) -> None:
             if isinstance(found, Refusal):
@@ -216,40 +199,38 @@ class Jobs:
             started.let_go()
             if started.state == "starting" and group.commands.get(started.n) is started:
                 code = "unrun" if started.child is None else "failed"
-                refusal = Refusal(code, "the command's supervisor died before the command ran")
-                self._not_started(group, started, refusal)
+                self._not_started(group, started, Refusal(code, "the command's supervisor died before the command ran"))
             elif started.state == "running":
-                self._ended(group, started, self._records.read("exit", *group.key, started.n) or groups.UNKNOWN)
+                self._ended(group, started, self._shared.records.read("exit", *group.key, started.n) or groups.UNKNOWN)
 
         group.commands[request.n] = started
         group.told_empty = False
-        keep = [self._records.fd, *plan.before_exec]
-        child = Child(partial(supervise, plan, self._cgroups, self._records), heard, gone, keep)
+        keep = [self._shared.records.fd, *plan.before_exec]
+        child = Child(partial(supervise, plan, self._shared.cgroups, self._shared.records), heard, gone, keep)
         try:
-            self._loop.fork(child)
+            self._shared.loop.fork(child)
         except Refusal as refusal:
             self._not_started(group, started, refusal)
             return
         self.stalls.watch_start(group, started, request)
         with contextlib.suppress(OSError):
             started.pidfd = os.pidfd_open(child.pid)  # it is a child, and is not reaped before the loop goes on
-        self._cgroups.watch_over(group.name, group.mark, child.pid, group.memory_bytes)
+        self._shared.cgroups.watch_over(group.name, group.mark, child.pid, group.memory_bytes)
 
     def _to_start_in(self, request: Spawn) -> tuple[Group, users.User]:
         """Where a command is to be started, and as whom. Raises :class:`Refusal`."""
-        group = self._known(request.job, request.attempt)
-        name = f"attempt {request.attempt} at job {request.job}"
+        group = self._known(request.key)
         if group.ending or group.removing:
-            raise Refusal("stale", f"{name} is {group.state}")
-        if why := self.paused():
+            raise Refusal("stale", f"{request} is {group.state}")
+        if why := self._paused():
             raise Refusal("paused", why)
         if group.user is None:
-            raise Refusal("busy", f"{name} is not ready yet")
+            raise Refusal("busy", f"{request} is not ready yet")
         if group.stopped_us is not None:
-            raise Refusal("busy", f"{name} has no CPU now")
+            raise Refusal("busy", f"{request} has no CPU now")
         if (known := group.commands.get(request.n)) is not None and known.state == "starting" and not known.withdrawn:
             return group, group.user
-        if known is not None or self._records.read("exit", request.job, request.attempt, request.n):
+        if known is not None or self._shared.records.read("exit", *request.key, request.n):
             raise Refusal("busy", f"command {request.n} has been started already")
         if len(group.alive) >= MAX_ALIVE:
             raise Refusal("busy", f"{MAX_ALIVE} commands of this job run here already")
@@ -257,15 +238,15 @@ class Jobs:
 
     def resize(self, request: Resize) -> dict[str, Any]:
         """Another share of the node: all of it, or none. What is there already changes nothing."""
-        group = self._known(request.job, request.attempt)
+        group = self._known(request.key)
         if group.ending or group.removing or group.user is None:
-            raise Refusal("stale", f"attempt {request.attempt} at job {request.job} is {group.state}")
+            raise Refusal("stale", f"{request} is {group.state}")
         if request.n < group.resize_order:
             raise Refusal("stale", f"order {request.n}; order {group.resize_order} was obeyed already")
         if 0 < request.n == group.resize_order:  # obeyed already, so that it cannot be refused now
             return {"cpus": list(self.cpu_sets.cpus(group))}
         before, had = group.request, group.processors
-        group.request = before._replace(tasks=request.tasks)
+        group.request = replace(before, tasks=request.tasks)
         try:
             if request.tasks != before.tasks:
                 self._fit_memory(group)
@@ -273,7 +254,7 @@ class Jobs:
             self._stop(group, stopped=request.cpus == 0)
         except (OSError, Refusal):
             group.request = before
-            self._cgroups.create(group.name, group.memory_bytes, group.processes)
+            self._shared.cgroups.create(group.name, group.memory_bytes, group.processes)
             self.cpu_sets.give(group, len(had))
             raise
         group.resize_order = request.n
@@ -302,7 +283,7 @@ class Jobs:
     def _went_on(self, group: Group, stopped_us: int) -> None:
         """The time without a CPU does not count in its limit; of a pause that lasts, the rest counts at its end."""
         if group.deadline_us is not None:
-            until_us = self._paused_since_us if self.endings.paused else process.boottime_us()
+            until_us = self.endings.held_since_us or process.boottime_us()
             group.deadline_us += max(0, until_us - stopped_us)
 
     def _sleep(self, group: Group, *, asleep: bool) -> None:
@@ -311,89 +292,84 @@ class Jobs:
             group.asleep = asleep
             self.levers.apply(process.boottime_us())
 
-    def _ends(self, key: tuple[int, int]) -> None:
+    def _ends(self, group: Group) -> None:
         """A job is to end: nothing but a pause holds back its processes, so that they hear of it."""
-        group = self.groups.get(key)
-        if group is not None and group.stopped_us is not None:
+        if group.stopped_us is not None:
             stopped_us, group.stopped_us = group.stopped_us, None
             self._went_on(group, stopped_us)
-            self.freezer.see_to([key])
+            self.freezer.see_to([group.key])
             self.endings.save(group)  # after the deed: a successor does it again
         self.levers.apply(process.boottime_us())
 
     def _fit_memory(self, group: Group) -> None:
         """Have the job's limits follow its places. Raises :class:`Refusal`, OSError."""
         self._admit(group)
-        used = self._cgroups.usage(group.name).memory_bytes
+        used = self._shared.cgroups.usage(group.name).memory_bytes
         if group.memory_bytes is not None and used > group.memory_bytes:
             raise Refusal("memory", f"its processes use {used} bytes; {group.memory_bytes} would be left to them")
-        group.problems = self._cgroups.create(group.name, group.memory_bytes, group.processes)
+        group.problems = self._shared.cgroups.create(group.name, group.memory_bytes, group.processes)
 
     def signal(self, request: Signal) -> dict[str, Any]:
         """To the process group that the command leads, as far as it is in the job's cgroup."""
-        group = self._known(request.job, request.attempt)
+        group = self._known(request.key)
         found = group.commands.get(request.n)
         if found is None or found.state != "running":
             raise Refusal("unknown", f"command {request.n} does not run")
-        return {"sent": self._cgroups.signal(group.name, request.signal, group=found.pid)}
+        return {"sent": self._shared.cgroups.signal(group.name, request.signal, group=found.pid)}
 
     def kill(self, request: Kill) -> None:
         """End all of it. ``empty`` follows when nothing is left, also when nothing was there."""
-        self.endings.end(self._known(request.job, request.attempt), "killed", request.grace_us)
+        self.endings.end(self._known(request.key), "killed", request.grace_us)
 
     def forget(self, request: Forget, _: Sequence[int], answer: Answer) -> None:
         """Remove cgroup, directories and records, unless something is alive."""
-        group = self._known(request.job, request.attempt)
+        group = self._known(request.key)
         if group.state in {"preparing", "running", "ending"} or group.removing:
-            raise Refusal("busy", f"attempt {request.attempt} at job {request.job} is {group.state}; kill it first")
+            raise Refusal("busy", f"{request} is {group.state}; kill it first")
         self._remove(group, answer)
 
     def weigh(self, request: Weigh) -> dict[str, Any]:
         """Raise or lower a job among the jobs of this node, for a while."""
-        key = self._known(request.job, request.attempt).key
+        key = self._known(request.key).key
         return {"until_us": self.levers.weigh(key, request.percent, request.until_us, process.boottime_us())}
 
     def slots(self, request: Slots) -> dict[str, Any]:
         """Let the jobs of this node take turns, for a while."""
         for key in itertools.chain(*request.rows):
-            self._known(*key)
+            self._known(key)
         return {"until_us": self.levers.slots(request, process.boottime_us())}
 
     def whose(self, request: Whose) -> dict[str, Any]:
         """Which attempt a process belongs to."""
-        group = groups.group_of(request.pid, self.groups.values(), self._cgroups)
+        group = groups.group_of(request.pid, self._shared.groups.values(), self._shared.cgroups)
         if group is None or group.state == "preparing":
             raise Refusal("unknown", f"process {request.pid} belongs to no job")
         return {"job": group.request.job, "attempt": group.request.attempt}
 
     def listing(self) -> list[dict[str, Any]]:
         """For ``list``."""
-        status_fields = []
-        for group in self.groups.values():
-            used = self.endings.used(group)
-            status_fields.append(
-                {
-                    "job": group.request.job,
-                    "attempt": group.request.attempt,
-                    "user": group.request.user,
-                    "uid": group.user.uid if group.user is not None else None,
-                    "state": group.state,
-                    "ending": group.ending,
-                    "deadline_us": group.deadline_us,
-                    "cpu_us": used[0],
-                    "memory_peak_bytes": used[1],
-                    "cpus": list(self.cpu_sets.cpus(group)),
-                    "ranks": group.ranks,
-                    "commands": [found.status_fields() for found in group.commands.values()],
-                }
-            )
-        return status_fields
+        return [
+            {
+                "job": group.request.job,
+                "attempt": group.request.attempt,
+                "user": group.request.user,
+                "uid": group.user.uid if group.user is not None else None,
+                "state": group.state,
+                "ending": group.ending,
+                "deadline_us": group.deadline_us,
+                **self.endings.used(group),
+                "cpus": list(self.cpu_sets.cpus(group)),
+                "ranks": group.ranks,
+                "commands": [found.status_fields() for found in group.commands.values()],
+            }
+            for group in self._shared.groups.values()
+        ]
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
     def _ended(self, group: Group, found: Command, record: Record) -> None:
         found.state, found.exit = "ended", record
-        self._emit(
+        self._shared.emit(
             {
                 "event": "exited",
                 "job": group.request.job,
@@ -406,7 +382,7 @@ class Jobs:
         for n in ended[: -groups.ENDED_KEPT]:
             del group.commands[n]
             for kind in ("run", "exit"):
-                self._records.drop(kind, *group.key, n)
+                self._shared.records.drop(kind, *group.key, n)
         if not group.alive:
             self.endings.look_in(group, 0)
 
@@ -414,8 +390,8 @@ class Jobs:
         """Hear of the end of a command whose supervisor is a predecessor's child."""
 
         def look(*, gone: bool) -> None:
-            record = self._records.read("exit", *group.key, found.n)
-            unrun = gone and not record and self._records.read("run", *group.key, found.n) is None
+            record = self._shared.records.read("exit", *group.key, found.n)
+            unrun = gone and not record and self._shared.records.read("run", *group.key, found.n) is None
             if found.state == "starting" and unrun:
                 self._not_started(group, found, Refusal("unrun", "it has ended before the command began"))
             elif found.state != "ended" and (record or gone):
@@ -423,13 +399,13 @@ class Jobs:
                     self._begun(group, found, found.child[0], moved=False)
                 self._ended(group, found, record or groups.UNKNOWN)
             if gone:
-                self._loop.unwatch(pidfd)
+                self._shared.loop.unwatch(pidfd)
                 found.let_go()
 
         def again() -> None:  # without cgroups, supervisors outlive their commands
             if found.state == "running" and found.pidfd is not None:
                 look(gone=False)
-                self._loop.later(process.US_PER_S, again)
+                self._shared.loop.later(process.US_PER_S, again)
 
         def begins() -> None:  # a predecessor has forked it, and was not told that it runs
             if found.state != "starting" or found.child is None or found.pidfd is None:
@@ -438,10 +414,10 @@ class Jobs:
             if now is not None and now.executed and now.start_ticks == found.child[1]:
                 self._begun(group, found, found.child[0], moved=True)
             else:
-                self._loop.later(_BEGINS_AGAIN_US, begins)
+                self._shared.loop.later(_BEGINS_AGAIN_US, begins)
 
-        self._loop.watch(pidfd, lambda: look(gone=True))
-        if not self._cgroups.kernel_groups:
+        self._shared.loop.watch(pidfd, lambda: look(gone=True))
+        if not self._shared.cgroups.kernel_groups:
             again()
         if found.state == "starting":
             self.stalls.watch_start(group, found)
@@ -456,10 +432,10 @@ class Jobs:
         """
         found.pid, found.state = pid, "running"
         self._limit(group, found)
-        self._cgroups.began(group.name, pid)
+        self._shared.cgroups.began(group.name, pid)
         if moved:
             self.cpu_sets.apply(group)
-        if self.endings.paused or group.stopped_us is not None:
+        if self.endings.held_since_us is not None or group.stopped_us is not None:
             self.freezer.see_to([group.key])
         found.answer({"pid": pid})
 
@@ -480,37 +456,39 @@ class Jobs:
     def _admit(self, group: Group) -> None:
         """Refuse what would not fit beside the others: limits promised are the last line before the owner's memory."""
         wanted = group.memory_bytes or 0
-        others = (other for other in self.groups.values() if other is not group and other.state != "ended")
-        promised = sum(other.memory_bytes or 0 for other in others)
+        promised = sum(
+            other.memory_bytes or 0
+            for other in self._shared.groups.values()
+            if other is not group and other.state != "ended"
+        )
         if wanted and promised + wanted > (left := self._memory_bytes()):
             raise Refusal(
                 "memory",
                 f"{wanted} bytes wanted beside {promised} of other jobs; the contract leaves {left}",
             )
 
-    def _remove(self, group: Group, answer: Answer) -> None:
-        """Take everything away, then answer: {} or why something is left."""
+    def _remove(self, group: Group, answer: Answer, why: Refusal | None = None) -> None:
+        """Take everything away, then answer ``why``; None: {} or why something is left."""
 
         def removed(found: Result) -> None:
             group.removing = False
             if isinstance(found, Refusal):
-                answer(found)
+                answer(why or found)
                 return
             if group.watch_fd is not None:
-                self._loop.unwatch(group.watch_fd)
+                self._shared.loop.unwatch(group.watch_fd)
                 os.close(group.watch_fd)
-            self._records.drop_attempt(*group.key)
+            self._shared.records.drop_attempt(*group.key)
             self.levers.forget(group.key)
-            self.groups.pop(group.key, None)
-            answer({})
+            self._shared.groups.pop(group.key, None)
+            answer(why or {})
 
         self._sandboxes.remove(group, removed)
         group.removing = True
 
-    def _known(self, job: int, attempt: int) -> Group:
-        group = self.groups.get((job, attempt))
-        if group is None:
-            raise Refusal("unknown", f"attempt {attempt} at job {job} is not known here")
+    def _known(self, key: Key) -> Group:
+        if (group := self._shared.groups.get(key)) is None:
+            raise Refusal("unknown", f"attempt {key[1]} at job {key[0]} is not known here")
         return group
 
 

@@ -12,15 +12,14 @@ Slots are counted from one moment on, so that guards of several nodes that were 
 clock) change over at the same time, without a message for each change.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from cosched.linux.cgroups import HELD_US, Cgroups, group_name
+from cosched.linux.cgroups import HELD_US, group_name
 from cosched.linux.process import US_PER_S, boottime_us
 from node_agent.guard.base.requests import MAX_LEASE_US, Slots, lease
-from node_agent.guard.launcher.groups import Group
-
-Key = tuple[int, int]
+from node_agent.guard.launcher.groups import Key, Shared
 
 #: Turns that would hold somebody for longer are by the idle class.
 MAX_HELD_US: Final = HELD_US[1]
@@ -42,13 +41,9 @@ _UNKNOWN: Final = Lever(percent=0)  # has to be written
 class Levers:
     """Who alone writes jobs' weights. Keys are (job, attempt); times are microseconds since boot."""
 
-    def __init__(self, cgroups: Cgroups, groups: Mapping[Key, Group], holds: Callable[[], bool]) -> None:
-        """``groups``: the jobs; of those that are to sleep and those that are ending it is known there.
-
-        ``holds``: whether a job that waits for its turn is to be held now, and can be.
-        """
-        self._cgroups = cgroups
-        self._groups = groups
+    def __init__(self, shared: Shared, holds: Callable[[], bool]) -> None:
+        """``holds``: whether a job that waits for its turn is to be held now, and can be."""
+        self._shared = shared
         self._holds = holds
         self._holding = False
         self._raised: dict[Key, tuple[int, int]] = {}  # percent, until when
@@ -63,25 +58,21 @@ class Levers:
         until_us = lease(until_us, now_us, MAX_LEASE_US)
         before = self._raised.get(key, (NEUTRAL.percent, 0))[0]
         self._raised[key] = percent, until_us
-        try:
-            self.apply(now_us, strict=True)
-        except OSError:
+        if failed := self.apply(now_us):
             del self._raised[key]
-            raise
+            raise failed
         self.raises += percent > max(before, NEUTRAL.percent)
         return until_us
 
     def slots(self, slots: Slots, now_us: int) -> int:
         """Let jobs take turns, until then; no rows: not any more. Raises :class:`Refusal`, OSError."""
         if slots.rows:
-            slots = slots._replace(until_us=lease(slots.until_us, now_us, MAX_LEASE_US))
+            slots = replace(slots, until_us=lease(slots.until_us, now_us, MAX_LEASE_US))
         self._slots = slots if slots.rows else None
-        try:
-            self.apply(now_us, strict=True)
-        except OSError:
+        if failed := self.apply(now_us):
             self._slots = None
             self.apply(now_us)
-            raise
+            raise failed
         return slots.until_us
 
     def tick(self, now_us: int) -> None:
@@ -99,41 +90,44 @@ class Levers:
         self._raised.clear()
         self._slots = None
         self.due_us = _NEVER_US
-        if self._cgroups.kernel_groups:
+        if self._shared.cgroups.kernel_groups:
             self._set = dict.fromkeys([*self._set, *keys], _UNKNOWN)
             self._write({})
 
     def status_fields(self) -> dict[str, Any]:
         """For ``status``."""
-        set_now = [[*key, lever.percent, lever.idle or lever.held] for key, lever in sorted(self._set.items())]
-        return {"levers": set_now, "raises": self.raises, "levers_problem": self.problem}
+        return {
+            "levers": [[*key, lever.percent, lever.idle or lever.held] for key, lever in sorted(self._set.items())],
+            "raises": self.raises,
+            "levers_problem": self.problem,
+        }
 
-    def apply(self, now_us: int, *, strict: bool = False) -> None:
-        """Set what holds now. A lever that fails is tried again when something changes; ``strict`` raises it.
+    def apply(self, now_us: int) -> OSError | None:
+        """Set what holds now. Returns the last failure: what has failed is tried again when something changes.
 
         A job that is to sleep comes after all others. One that is to end is held no more, for a job that is held dies
         as slowly as it is let run.
         """
-        ending = {key for key, group in self._groups.items() if group.ending}
+        ending = {key for key, group in self._shared.groups.items() if group.ending}
         self._raised = {key: raised for key, raised in self._raised.items() if raised[1] > now_us}
         wanted = {key: Lever(percent) for key, (percent, _) in self._raised.items()}
         self.due_us = min((until_us for _, until_us in self._raised.values()), default=_NEVER_US)
-        slots = self._slots
-        if slots is not None and slots.until_us <= now_us:
-            slots = self._slots = None
-        if slots is not None:
+        if self._slots is not None and self._slots.until_us <= now_us:
+            self._slots = None
+        if (slots := self._slots) is not None:
             number = (now_us - slots.begin_us) // slots.slot_us
             self._holding = self._holds()
             held = self._holding and slots.slot_us * (len(slots.rows) - 1) <= MAX_HELD_US
             for key in _waiting(slots, number):
                 held_here = held and key not in ending
                 wanted[key] = wanted.get(key, NEUTRAL)._replace(idle=not held_here, held=held_here)
-            next_us = slots.begin_us + (number + 1) * slots.slot_us
-            self.due_us = min(self.due_us, next_us, slots.until_us)
-        wanted |= {key: Lever(idle=True) for key, group in self._groups.items() if group.asleep and key not in ending}
-        self._write({key: lever for key, lever in wanted.items() if lever != NEUTRAL}, strict=strict)
+            self.due_us = min(self.due_us, slots.begin_us + (number + 1) * slots.slot_us, slots.until_us)
+        wanted |= {
+            key: Lever(idle=True) for key, group in self._shared.groups.items() if group.asleep and key not in ending
+        }
+        return self._write({key: lever for key, lever in wanted.items() if lever != NEUTRAL})
 
-    def _write(self, wanted: dict[Key, Lever], *, strict: bool = False) -> None:
+    def _write(self, wanted: dict[Key, Lever]) -> OSError | None:
         """First who may run, then who may not: in between nobody is held back in vain."""
         changes = [key for key in {**self._set, **wanted} if self._set.get(key) != wanted.get(key)]
         changes.sort(key=lambda key: wanted.get(key, NEUTRAL)[1:] != NEUTRAL[1:])
@@ -155,31 +149,27 @@ class Levers:
                 self._set.pop(key, None)
             else:
                 self._set[key] = lever
-        if strict and failed is not None:
-            raise failed
+        return failed
 
     def _changed(self, name: str, before: Lever, lever: Lever) -> Lever:
         """Make a job's lever so, and return what it is now: who cannot be held is in the idle class. Raises OSError."""
         if not lever.held and (before.held or before == _UNKNOWN):
-            self._cgroups.hold(name, held=False)
+            self._shared.cgroups.hold(name, held=False)
         if before[:2] != lever[:2]:
-            self._cgroups.weigh(name, lever.percent, lever.idle)
+            self._shared.cgroups.weigh(name, lever.percent, lever.idle)
         if lever.held and not before.held:
             try:
-                self._cgroups.hold(name, held=True)
+                self._shared.cgroups.hold(name, held=True)
             except FileNotFoundError:
                 raise
             except OSError as error:
                 self.problem = f"{name} cannot be held: {error.strerror}"
                 lever = lever._replace(idle=True, held=False)
-                self._cgroups.weigh(name, lever.percent, lever.idle)
+                self._shared.cgroups.weigh(name, lever.percent, lever.idle)
         return lever
 
 
-def _waiting(slots: Slots, number: int) -> Iterator[Key]:
+def _waiting(slots: Slots, number: int) -> list[Key]:
     """Who is not in that slot's row. An empty row is everybody's."""
     row = slots.rows[number % len(slots.rows)]
-    if row:
-        for other in slots.rows:
-            if other is not row:
-                yield from other
+    return [key for other in slots.rows if row and other is not row for key in other]

@@ -7,13 +7,11 @@ from functools import partial
 from typing import Any, Final
 
 from cosched.linux import files, namespaces, process, users
-from cosched.linux.cgroups import Cgroups
 from node_agent.guard.base.children import Errand, Result
-from node_agent.guard.base.loop import Loop
 from node_agent.guard.base.requests import Refusal
 from node_agent.guard.base.settings import Settings
 from node_agent.guard.launcher import command
-from node_agent.guard.launcher.groups import Group
+from node_agent.guard.launcher.groups import Group, Shared
 from node_agent.guard.launcher.stalls import Stalls
 
 _PATIENCE_US: Final = 10 * process.US_PER_S
@@ -28,21 +26,11 @@ Done = Callable[[Result], None]
 class Sandboxes:
     """Makes and removes them. Whatever a user's name or files may delay is done in a child of the guard."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        cgroups: Cgroups,
-        stalls: Stalls,
-        loop: Loop,
-        jobs_fd: int,
-        *,
-        private_tmp: bool,
-    ) -> None:
+    def __init__(self, settings: Settings, shared: Shared, stalls: Stalls, jobs_fd: int, *, private_tmp: bool) -> None:
         """``jobs_fd`` is the directory ``state/jobs``, open: whoever moves that path about moves nothing of ours."""
         self._settings = settings
-        self._cgroups = cgroups
+        self._shared = shared
         self._stalls = stalls
-        self._loop = loop
         self._jobs_fd = jobs_fd
         self._private_tmp = private_tmp and settings.security.private_tmp
         self._strays: dict[str, list[Errand]] = {}  # being removed -> what is to be done afterwards
@@ -50,9 +38,15 @@ class Sandboxes:
     def place(self, group: Group, user: users.User) -> command.Place:
         """Where a group's commands run, and what they see."""
         directory = f"{self._settings.paths.state}/jobs/{_directory(group)}"
-        keep = (*self._settings.paths.keep, self._settings.paths.run, directory)
-        switch, bounded = self._settings.security.users != "self", group.memory_bytes is not None
-        return command.Place(user, switch, self._private_tmp, directory, keep, bounded, group.request.umask)
+        return command.Place(
+            user,
+            switch=self._settings.security.users != "self",
+            private_tmp=self._private_tmp,
+            directory=directory,
+            keep=(*self._settings.paths.keep, self._settings.paths.run, directory),
+            bounded=group.memory_bytes is not None,
+            umask=group.request.umask,
+        )
 
     def make(self, group: Group, shm_bytes: int, done: Done, ended: Callable[[], None]) -> None:
         """Make them; ``done`` gets {user} or the refusal, in the end. Raises :class:`Refusal`.
@@ -60,20 +54,20 @@ class Sandboxes:
         What takes too long is killed; while it does not end, it is the group's ``errand``, and ``ended`` follows.
         """
         try:
-            group.problems = self._cgroups.create(group.name, group.memory_bytes, group.processes)
+            group.problems = self._shared.cgroups.create(group.name, group.memory_bytes, group.processes)
         except OSError as error:
             with contextlib.suppress(OSError):
-                self._cgroups.remove(group.name)
+                self._shared.cgroups.remove(group.name)
             raise Refusal("failed", f"making the job's cgroup: {error.strerror}") from None
-        self._cgroups.watch_over(group.name, group.mark, None, group.memory_bytes)
+        self._shared.cgroups.watch_over(group.name, group.mark, None, group.memory_bytes)
         making = Errand(lambda: self._made(group, shm_bytes), done, ended, [self._jobs_fd])
         if (stray := self._strays.get(_directory(group))) is not None:
             stray.append(making)  # a predecessor had made it, perhaps in part
         else:
             try:
-                self._loop.fork(making)
+                self._shared.loop.fork(making)
             except Refusal:
-                self._cgroups.remove(group.name)
+                self._shared.cgroups.remove(group.name)
                 raise
 
         def give_up(waiting: list[dict[str, Any]]) -> None:
@@ -94,7 +88,7 @@ class Sandboxes:
             if not making.settled:
                 self._stalls.look({making.pid} - {0}, give_up)
 
-        self._loop.later(_PATIENCE_US, late)
+        self._shared.loop.later(_PATIENCE_US, late)
 
     def remove(self, group: Group, done: Done) -> None:
         """Remove them; ``done`` gets {} or the refusal. Raises :class:`Refusal`."""
@@ -111,19 +105,19 @@ class Sandboxes:
         for making in self._strays.pop(name):
             try:
                 if not making.settled:
-                    self._loop.fork(making)
+                    self._shared.loop.fork(making)
             except Refusal as refusal:
                 making.settle(refusal)
 
     def _remove_directory(self, name: str, done: Done) -> None:
-        self._loop.fork(Errand(lambda: self._removed(name), done, keep=[self._jobs_fd]))
+        self._shared.loop.fork(Errand(lambda: self._removed(name), done, keep=[self._jobs_fd]))
 
     def _remove_cgroup(self, group: Group, found: Result, done: Done, attempts: int = _ATTEMPTS) -> None:
         try:
-            self._cgroups.remove(group.name)
+            self._shared.cgroups.remove(group.name)
         except OSError as error:
             if attempts:  # its last process is on its way out
-                self._loop.later(_AGAIN_US, lambda: self._remove_cgroup(group, found, done, attempts - 1))
+                self._shared.loop.later(_AGAIN_US, lambda: self._remove_cgroup(group, found, done, attempts - 1))
                 return
             found = Refusal("failed", f"removing cgroup {group.name}: {error.strerror}")
         done(found)

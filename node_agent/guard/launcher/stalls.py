@@ -9,21 +9,18 @@ what /proc tells of such a process is read in a child, which is given up where i
 """
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Final
 
 from cosched.linux import files, process, stalls
-from cosched.linux.cgroups import Cgroups
 from node_agent.guard.base.children import Errand, Result
-from node_agent.guard.base.loop import Loop
 from node_agent.guard.base.requests import Refusal, Spawn
-from node_agent.guard.launcher.endings import Emit, Endings
-from node_agent.guard.launcher.groups import Command, Group
+from node_agent.guard.launcher.endings import Endings
+from node_agent.guard.launcher.groups import Command, Group, Shared
 
 #: How long after its first SIGKILL an attempt that still has processes is looked at, and how often from then on.
 BOUND_US: Final = 5 * process.US_PER_S
-_AGAIN_US: Final = 5 * process.US_PER_S
 _PATIENCE_US: Final = 2 * process.US_PER_S
 #: From a request until it is refused. Shorter than an agent's patience with its guard (``node_agent.service.guard``).
 START_US: Final = 12 * process.US_PER_S
@@ -35,53 +32,40 @@ Then = Callable[[list[dict[str, Any]]], None]
 
 
 class Stalls:
-    """Watches starts, and the ends of ``groups``; ``emit`` takes an event of each attempt that has processes left."""
+    """Watches starts and ends; an event tells of each attempt that has processes left."""
 
-    def __init__(
-        self,
-        groups: Mapping[tuple[int, int], Group],
-        cgroups: Cgroups,
-        loop: Loop,
-        emit: Emit,
-        endings: Endings,
-        own: Collection[str],
-    ) -> None:
+    def __init__(self, shared: Shared, endings: Endings, own: Collection[str]) -> None:
         """``own``: paths that the guard and its agent write to."""
-        self._groups = groups
-        self._cgroups = cgroups
-        self._loop = loop
-        self._emit = emit
+        self._shared = shared
         self._endings = endings
         self._own = [os.path.realpath(path) for path in own]
-        self._next_us: dict[tuple[int, int], int] = {}
 
     def due_us(self) -> int | None:
         """When :meth:`tick` is wanted next; None: not before something changes."""
-        due = [self._next_us.get(group.key, (group.killed_us or 0) + BOUND_US) for group in self._left()]
-        return min(due, default=None)
+        return min(map(_looked_at_us, self._left()), default=None)
 
     def tick(self, now_us: int) -> None:
         """Look at the attempts whose time has come."""
-        left = {group.key: group for group in self._left()}
-        self._next_us = {key: at_us for key, at_us in self._next_us.items() if key in left}
-        for key, group in left.items():
-            if now_us >= self._next_us.get(key, (group.killed_us or 0) + BOUND_US):
-                self._next_us[key] = now_us + _AGAIN_US
-                pids = [*([] if group.errand is None else [group.errand]), *self._cgroups.procs(group.name)]
+        for group in self._left():
+            if now_us >= _looked_at_us(group):
+                group.looked_us = now_us
+                pids = [*([] if group.errand is None else [group.errand]), *self._shared.cgroups.procs(group.name)]
                 self.look(pids, partial(self._tell, group))
 
     def watch_start(self, group: Group, command: Command, request: Spawn | None = None) -> None:
         """Withdraw the command if it has not begun in time; ``request`` (None: not known) says what it may wait for."""
-        self._loop.later(START_US, lambda: self._late(group, command, request))
+        self._shared.loop.later(START_US, lambda: self._late(group, command, request))
 
     def _late(self, group: Group, command: Command, request: Spawn | None) -> None:
         if not _starting(group, command):
             return
-        if self._endings.paused or group.stopped_us is not None:  # its commands cannot begin
-            self._loop.later(_HELD_AGAIN_US, lambda: self._late(group, command, request))
+        if self._endings.held_since_us is not None or group.stopped_us is not None:  # its commands cannot begin
+            self._shared.loop.later(_HELD_AGAIN_US, lambda: self._late(group, command, request))
             return
-        pids = [] if command.child is None else [command.child[0]]
-        self.look(pids, lambda found: self._withdraw(group, command, _story(found, request)))
+        self.look(
+            command.child[:1] if command.child else (),
+            lambda found: self._withdraw(group, command, _story(found, request)),
+        )
 
     def _withdraw(self, group: Group, command: Command, why: str) -> None:
         """Refuse the command, unless it has begun: its supervisor is about to say so, then."""
@@ -102,11 +86,10 @@ class Stalls:
 
         errand = Errand(lambda: self._looked(pids), done)
         try:
-            self._loop.fork(errand)
+            self._shared.loop.fork(errand)
         except Refusal as refusal:  # no further process: later, perhaps
             errand.settle(refusal)
-            return
-        self._loop.later(_PATIENCE_US, lambda: errand.give_up("failed", "too late"))
+        self._shared.loop.later(_PATIENCE_US, lambda: errand.give_up("failed", "too late"))
 
     def _looked(self, pids: Collection[int]) -> dict[str, Any]:
         """In a child."""
@@ -117,14 +100,14 @@ class Stalls:
 
     def _left(self) -> list[Group]:
         """The attempts that were killed and have processes."""
-        return [group for group in self._groups.values() if group.killed_us is not None and not group.told_empty]
+        return [group for group in self._shared.groups.values() if group.killed_us is not None and not group.told_empty]
 
     def _tell(self, group: Group, waiting: list[dict[str, Any]]) -> None:
         """Tell of it, again and again: an agent that has just come hears of it too."""
-        if self._groups.get(group.key) is not group or group.told_empty:
+        if self._shared.groups.get(group.key) is not group or group.told_empty:
             return
         request = group.request
-        self._emit(
+        self._shared.emit(
             {
                 "event": "stalled",
                 "job": request.job,
@@ -136,6 +119,11 @@ class Stalls:
                 "processes": waiting,
             }
         )
+
+
+def _looked_at_us(group: Group) -> int:
+    """When an attempt that was killed is looked at next."""
+    return max(group.killed_us or 0, group.looked_us) + BOUND_US
 
 
 def _starting(group: Group, command: Command) -> bool:
@@ -150,9 +138,7 @@ def _story(found: list[dict[str, Any]], request: Spawn | None) -> str:
     if waiting is None:
         channel = next((f" (it waits in the kernel's {each['channel']})" for each in found if each["channel"]), "")
         return f"the command did not begin within {seconds} s{channel}"
-    path = str(waiting["path"])
-    what = ""
+    path, named = str(waiting["path"]), {}
     if request is not None:
         named = {request.cwd: "the directory ", request.output: "the output ", request.error: "the error output "}
-        what = named.get(path, "")
-    return f"{what}{path} on {waiting['mount']} does not answer: no start within {seconds} s"
+    return f"{named.get(path, '')}{path} on {waiting['mount']} does not answer: no start within {seconds} s"

@@ -12,13 +12,15 @@ A command whose caller is gone is ended: at once when an agent says so, after :d
 import contextlib
 import errno
 import json
+import math
 import os
 import select
 import signal
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from cosched.linux import files, process
@@ -112,6 +114,8 @@ class Streams:
         self._alone_since_us = process.boottime_us()
         self._last_us = 0  # when the command last wrote
         self._gone = False  # the caller, for good
+        self._hurry = False  # nobody is waited for once the command has ended
+        self._looked_us = 0  # when the clock was looked at
         self._kill_at_us = 0  # when it is killed next; 0: its end has not begun
         self._ended_us: int | None = None
         self._exit = b""
@@ -123,56 +127,53 @@ class Streams:
         self._listener.close()
         files.drop(self._name, self._directory)
 
-    def carry(self, woken: int, reap: Callable[[], int | None], kill: Callable[[int], None]) -> None:
+    def carry(self, woken: int, reap: Callable[[], int | None], kill: Callable[[int], object]) -> None:
         """Pass everything on until there is nothing more to pass on.
 
         ``woken`` is readable when a child may have ended: ``reap`` gives the command's exit status (as Popen's) once it
         has. ``kill`` signals the command. SIGTERM to the caller of this, on ``woken`` too: wait for nobody any more.
         """
-        hurry = False
-        while not self._over(hurry):
-            for fd in self._ready(woken):
-                if fd == woken:
-                    hurry = signal.SIGTERM in os.read(woken, 64) or hurry
-                    if self._ended_us is None and (status := reap()) is not None:
-                        self._end(status)
-                elif fd == self._listener.fileno():
-                    self._accept()
-                elif self._connection is not None and fd == self._connection.fileno():
-                    self._converse(kill)
-                elif fd == self._input:
-                    self._feed()
-                else:
-                    self._read(fd)
+        while not self._over():
+            poll = select.poll()
+            calls = {}
+            for fd, events, call in self._awaited(woken, reap, kill):
+                poll.register(fd, events)
+                calls[fd] = call
+            for fd, _ in poll.poll(self._pause_ms()):
+                calls[fd]()
             self._look_at_the_clock(kill)
             self._send()
-        if self._connection is not None:
-            self._connection.close()
+        self._hang_up()
         self._listener.close()
         if self._gone:  # whoever asked has what there was, or will never ask again
             files.drop(self._name, self._directory)
 
     # --- when it is over ----------------------------------------------------------------------------------------------
 
-    def _over(self, hurry: bool) -> bool:
-        if self._ended_us is None:
-            return False
+    @property
+    def _patience_ends_us(self) -> float:
+        """When the command is no longer waited for; inf: while its caller is connected."""
+        return math.inf if self._connection is not None else self._alone_since_us + PATIENCE_US
+
+    @property
+    def _output_ends_us(self) -> float:
+        """When no more output is waited for; inf: while the command runs."""
+        return math.inf if self._ended_us is None else max(self._ended_us, self._last_us) + _LINGER_US
+
+    def _over(self) -> bool:
         now_us = process.boottime_us()
-        return (
-            self._gone
-            or (hurry and now_us >= self._ended_us + _LINGER_US)
-            or (self._connection is None and now_us >= self._alone_since_us + PATIENCE_US)
+        return self._ended_us is not None and (
+            self._gone or (self._hurry and now_us >= self._ended_us + _LINGER_US) or now_us >= self._patience_ends_us
         )
 
-    def _look_at_the_clock(self, kill: Callable[[int], None]) -> None:
-        now_us = process.boottime_us()
-        alone = self._connection is None and now_us >= self._alone_since_us + PATIENCE_US
+    def _look_at_the_clock(self, kill: Callable[[int], object]) -> None:
+        self._looked_us = now_us = process.boottime_us()
         if self._ended_us is None:
-            due = now_us >= self._kill_at_us if self._kill_at_us else self._gone or alone
+            due = now_us >= self._kill_at_us if self._kill_at_us else self._gone or now_us >= self._patience_ends_us
             if due:
                 kill(signal.SIGKILL if self._kill_at_us else signal.SIGTERM)
                 self._kill_at_us = now_us + _GRACE_US
-        elif now_us >= max(self._ended_us, self._last_us) + _LINGER_US:
+        elif now_us >= self._output_ends_us:
             for each in self._outputs:  # a process that it left behind may hold them open; that one is not waited for
                 if each.wants:
                     each.close()
@@ -186,34 +187,36 @@ class Streams:
 
     # --- what is ready ------------------------------------------------------------------------------------------------
 
-    def _ready(self, woken: int) -> list[int]:
-        poll = select.poll()
-        poll.register(woken, select.POLLIN)
-        poll.register(self._listener, select.POLLIN)
+    def _awaited(
+        self, woken: int, reap: Callable[[], int | None], kill: Callable[[int], object]
+    ) -> Iterator[tuple[int, int, Callable[[], object]]]:
+        """Descriptors, each with the events to wait for and what is done then."""
+        yield woken, select.POLLIN, lambda: self._woken(woken, reap)
+        yield self._listener.fileno(), select.POLLIN, self._accept
         for each in self._outputs:
             if each.wants:
-                poll.register(each.fd, select.POLLIN)
+                yield each.fd, select.POLLIN, partial(self._read, each)
         if self._connection is not None:
-            poll.register(self._connection, select.POLLIN | (select.POLLOUT if self._outgoing else 0))
+            events = select.POLLIN | (select.POLLOUT if self._outgoing else 0)
+            yield self._connection.fileno(), events, lambda: self._converse(kill)
         if self._waiting and self._input >= 0:
-            poll.register(self._input, select.POLLOUT)
-        return [fd for fd, _ in poll.poll(self._pause_ms())]
+            yield self._input, select.POLLOUT, self._feed
 
     def _pause_ms(self) -> int | None:
-        moments = [self._kill_at_us] if self._kill_at_us and self._ended_us is None else []
-        if self._connection is None:
-            moments.append(self._alone_since_us + PATIENCE_US)
-        if self._ended_us is not None:
-            moments.append(max(self._ended_us, self._last_us) + _LINGER_US)
-            moments = [moment for moment in moments if moment > process.boottime_us()]
-        if not moments:
-            return None
-        return max(0, min(moments) - process.boottime_us()) // 1000 + 1
+        """Until the next moment at which something is due that was not when the clock was looked at."""
+        kill_at_us = self._kill_at_us if self._ended_us is None else 0
+        moments = (kill_at_us, self._patience_ends_us, self._output_ends_us)
+        due_us = min((each for each in moments if self._looked_us < each < math.inf), default=None)
+        return None if due_us is None else max(0, int(due_us) - process.boottime_us()) // 1000 + 1
 
-    def _read(self, fd: int) -> None:
-        for each in self._outputs:
-            if each.fd == fd and each.read():
-                self._last_us = process.boottime_us()
+    def _woken(self, woken: int, reap: Callable[[], int | None]) -> None:
+        self._hurry = signal.SIGTERM in os.read(woken, 64) or self._hurry
+        if self._ended_us is None and (status := reap()) is not None:
+            self._end(status)
+
+    def _read(self, output: Output) -> None:
+        if output.read():
+            self._last_us = process.boottime_us()
 
     def _feed(self) -> None:
         """The caller's input, as much as the command takes."""
@@ -284,7 +287,7 @@ class Streams:
         except OSError:
             self._hang_up()
 
-    def _converse(self, kill: Callable[[int], None]) -> None:
+    def _converse(self, kill: Callable[[int], object]) -> None:
         assert self._connection is not None
         try:
             data = self._connection.recv(rsh.MAX_PIECE)
@@ -297,7 +300,7 @@ class Streams:
             return
         self._incoming += data
         try:
-            while len(self._incoming) >= _HEADER_BYTES and self._connection is not None:
+            while len(self._incoming) >= _HEADER_BYTES:
                 kind, end = self._incoming[0], _HEADER_BYTES + int.from_bytes(self._incoming[1:5], "big")
                 if end > _HEADER_BYTES + rsh.MAX_PIECE:
                     raise NotUnderstood(f"a frame of {end - _HEADER_BYTES} bytes")
@@ -312,7 +315,7 @@ class Streams:
             self._hang_up()
             self._gone = True
 
-    def _take(self, kind: int, data: bytes, kill: Callable[[int], None]) -> None:
+    def _take(self, kind: int, data: bytes, kill: Callable[[int], object]) -> None:
         if kind == rsh.HANGUP:
             self._gone = True
         elif kind == rsh.ACK and len(data) == _STANDS.size:
@@ -340,8 +343,8 @@ class Streams:
         if not self._attached:
             self._attached = True
             # what was taken while nobody called is told now: the caller's window may be full of it
-            self._outgoing += rsh.frame(rsh.ATTACHED, _COUNT.pack(self._seen))
-            self._outgoing += rsh.frame(rsh.TAKEN, _COUNT.pack(self._done))
+            attached, taken = _COUNT.pack(self._seen), _COUNT.pack(self._done)
+            self._outgoing += rsh.frame(rsh.ATTACHED, attached) + rsh.frame(rsh.TAKEN, taken)
 
 
 def _named(name: str, directory_fd: int, agent_uid: int) -> socket.socket:

@@ -15,6 +15,7 @@ import signal
 import stat
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from cosched.linux import machine, process
@@ -52,7 +53,7 @@ class CommandPlan(NamedTuple):
     @property
     def key(self) -> tuple[int, int, int]:
         """(job, attempt, n)."""
-        return self.asked.job, self.asked.attempt, self.asked.n
+        return *self.asked.key, self.asked.n
 
     @property
     def before_exec(self) -> list[int]:
@@ -76,7 +77,7 @@ def supervise(plan: CommandPlan, cgroups: Cgroups, records: Records, report_fd: 
     try:
         if plan.script_fd is not None:
             path = _copy_script(plan.script_fd, plan)
-            plan = plan._replace(asked=plan.asked._replace(argv=(path, *plan.asked.argv[1:])))
+            plan = plan._replace(asked=replace(plan.asked, argv=(path, *plan.asked.argv[1:])))
         if plan.asked.stream is not None:
             streams = Streams(plan.asked.stream, _directory(plan), plan.agent_uid)
             plan = plan._replace(stdio=streams.theirs)
@@ -132,21 +133,22 @@ def _started(plan: CommandPlan, cgroups: Cgroups, records: Records, report_fd: i
         if fd > 2:
             os.close(fd)
     own, child = process.stat_of(os.getpid()), process.stat_of(pid)
-    run = {
-        "boot_id": process.boot_id(),
-        "supervisor": os.getpid(),
-        "supervisor_start": own.start_ticks if own else -1,
-        "pid": pid,
-        "start_time": child.start_ticks if child else -1,
-    }
-    records.write(run, "run", *plan.key)
+    records.write(
+        {
+            "boot_id": process.boot_id(),
+            "supervisor": os.getpid(),
+            "supervisor_start": own.start_ticks if own else -1,
+            "pid": pid,
+            "start_time": child.start_ticks if child else -1,
+        },
+        "run",
+        *plan.key,
+    )
     _tell(report_fd, {"child": pid, "start_time": child.start_ticks if child else -1})
     os.write(go_write, b"g")
     os.close(go_write)
-    text = b""
-    while piece := os.read(failed_read, 4096):
-        text += piece
-    os.close(failed_read)
+    with open(failed_read, "rb") as failed:
+        text = failed.read()
     if not text and ((now := process.stat_of(pid)) is None or now.executed):
         return pid
     os.waitpid(pid, 0)
@@ -155,7 +157,7 @@ def _started(plan: CommandPlan, cgroups: Cgroups, records: Records, report_fd: i
 
 def _ending(plan: CommandPlan, records: Records) -> object:
     """Why the attempt is being ended, if it is: the guard records that before it kills what is in the group."""
-    return (records.read("group", *plan.key[:2]) or {}).get("ending")
+    return (records.read("group", *plan.asked.key) or {}).get("ending")
 
 
 def _attend(
@@ -185,11 +187,8 @@ def _attend(
         _tell(report_fd, {"exited": record})
         return status
 
-    def kill(number: int) -> None:
-        cgroups.signal(plan.group, number, group=pid)
-
     if streams is not None:
-        streams.carry(woken, reap, kill)
+        streams.carry(woken, reap, lambda number: cgroups.signal(plan.group, number, group=pid))
         return
     while True:
         select.select([woken], [], [])
@@ -287,17 +286,14 @@ def _copy_script(fd: int, plan: CommandPlan) -> str:
         raise OSError(22, f"the script is not a file of at most {_MAX_SCRIPT_BYTES} bytes")
     directory = _directory(plan)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    copy = os.open("script", flags, 0o600, dir_fd=directory)
-    try:
+    with open(os.open("script", flags, 0o600, dir_fd=directory), "wb", buffering=0) as copy:
         at = 0
         while piece := os.pread(fd, _PIECE_BYTES, at):
-            at += os.write(copy, piece)
+            at += copy.write(piece)
         if place.switch:
-            os.fchown(copy, place.user.uid, place.user.gid)
-        os.fchmod(copy, 0o500)
-    finally:
-        os.close(copy)
-        os.close(directory)
+            os.fchown(copy.fileno(), place.user.uid, place.user.gid)
+        os.fchmod(copy.fileno(), 0o500)
+    os.close(directory)
     return f"{place.directory}/script"
 
 

@@ -52,10 +52,10 @@ class UserSurvey:
             self._running = False
             if isinstance(found, Refusal):
                 answer(found)
-                return
-            if late := found.pop("late"):
-                self._late[errand.pid] = {name: found["users"][name] for name in late}
-            answer({"users": found["users"] | known})
+            else:
+                if late := found.pop("late"):
+                    self._late[errand.pid] = {name: found["users"][name] for name in late}
+                answer({"users": found["users"] | known})
 
         def give_up() -> None:
             if not errand.settled:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -306,7 +307,8 @@ def test_without_a_controller_who_strays_is_brought_back(running: Callable[[str]
         "time.sleep(600)\n"
     )
     group = Group(Prepare(1, 1, "ada", "/", 1, None, None, 0))
-    sets = CpuSets(_WithoutController([pid]), {group.key: group}, 2)
+    shared: Any = SimpleNamespace(groups={group.key: group}, cgroups=_WithoutController([pid]))
+    sets = CpuSets(shared, 2, lambda _: None)
     assert sets.due_us() is None
     sets.give(group, 1)
     (first,) = sets.affinity(group)

@@ -112,8 +112,8 @@ def test_what_fails_again_and_again_is_called_once_a_second_and_told_once_a_minu
     loop.watch(read, broken(by_fd))
     loop.later(0, broken(by_timer))
     duty = Duty("the contract", broken(by_duty), lambda: 0)
-    loop.on_duty_failed = lambda: armed.append(1)
-    loop.keep(duty)
+    loop._on_duty_failed = lambda: armed.append(1)
+    loop.duties = [duty]
     while len(by_fd) < 2 or len(by_timer) < 2 or len(by_duty) < 2:
         loop.run_once()
     for calls in (by_fd, by_timer, by_duty):

@@ -10,7 +10,7 @@ being idle, and will be heard of again within that time.
 import json
 from typing import Final, NamedTuple
 
-from node_agent.guard.base.requests import Refusal, where
+from node_agent.guard.base.requests import Refusal, is_user, where
 from node_agent.guard.desk.hours import Window, windows_of
 from node_agent.guard.desk.owners_word import LONGEST_NAME
 from node_agent.guard.desk.pause import LONGEST_PAUSE_S
@@ -34,27 +34,19 @@ class Ask(NamedTuple):
     on: bool = True
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _is_user(value: object) -> bool:
-    return (
-        isinstance(value, str) and 0 < len(value) <= LONGEST_NAME and value.isprintable() and not set("/: ") & {*value}
-    )
-
-
 _SECONDS: Final = where(
-    lambda value: value is None or (_is_number(value) and 0 < value <= LONGEST_PAUSE_S),
+    lambda value: value is None or (type(value) in {int, float} and 0 < value <= LONGEST_PAUSE_S),
     f"a number above 0, up to {LONGEST_PAUSE_S}",
 )
-_USER: Final = where(_is_user, f"a user's name of at most {LONGEST_NAME} characters")
+_USER: Final = where(
+    lambda value: is_user(value) and len(value) <= LONGEST_NAME, f"a user's name of at most {LONGEST_NAME} characters"
+)
 _ON: Final = where(lambda value: isinstance(value, bool), "true or false")
 _JOB: Final = where(
     lambda value: value is None or (type(value) is int and 0 <= value < _MOST_JOB), "a job's number, or null for all"
 )
 _CPU_RATIO: Final = where(
-    lambda value: value is None or (_is_number(value) and 0.001 <= value <= 1), "a share from 0.001 to 1"
+    lambda value: value is None or (type(value) in {int, float} and 0.001 <= value <= 1), "a share from 0.001 to 1"
 )
 #: What a word takes beside seconds.
 _FIELDS: Final = {

@@ -16,7 +16,7 @@ then it runs but seldom.
 import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from cosched.linux.cgroups import DECOYS, PERIOD_US, Cgroups
@@ -46,21 +46,19 @@ class Decoys:
 
     def keep(self, ceiling_cpus: float | None) -> None:
         """Have those of a ceiling, or with None not; costs nothing where that is so already."""
-        wanted = ceiling_cpus is not None
-        if wanted and self._ceiling_cpus != ceiling_cpus:
+        if self._ceiling_cpus != ceiling_cpus:
             self.stop()
             self._ceiling_cpus = ceiling_cpus
-        if ceiling_cpus is not None and not self._pidfds and not self.problem:
-            cpus = sorted(os.sched_getaffinity(0))
-            patience_s = _PERIOD_S + _TOO_MUCH_S * len(cpus) / ceiling_cpus
-            try:
-                for cpu in cpus:
-                    self._start(cpu, patience_s)
-            except OSError as error:
-                self.stop()
-                self.problem = f"{error.filename or 'fork'}: {error.strerror}"
-        elif not wanted and self._pidfds:
+        if ceiling_cpus is None or self._pidfds or self.problem:
+            return
+        cpus = sorted(os.sched_getaffinity(0))
+        patience_s = _PERIOD_S + _TOO_MUCH_S * len(cpus) / ceiling_cpus
+        try:
+            for cpu in cpus:
+                self._start(cpu, patience_s)
+        except OSError as error:
             self.stop()
+            self.problem = f"{error.filename or 'fork'}: {error.strerror}"
 
     def stop(self) -> None:
         """End them, and remove what was made for them."""
@@ -76,21 +74,19 @@ class Decoys:
     def _start(self, cpu: int, patience_s: float) -> None:
         ends = [*os.pipe2(os.O_CLOEXEC), *os.pipe2(os.O_CLOEXEC)]
         decoys_ear, heralds_voice, recalls_ear, decoys_voice = ends
+        at_desk = partial(self._cgroups.place_at_desk, desk=self._desk, leaf=DECOYS)
         try:
-            decoy = self._forked(cpu, (decoys_ear, decoys_voice), lambda: _decoy(decoys_ear, decoys_voice))
-            self._cgroups.place_at_desk(decoy, self._desk, DECOYS)
-            recall = self._forked(cpu, (recalls_ear,), lambda: _recall(recalls_ear))
-            self._cgroups.place_at_desk(recall, self._desk, DECOYS)
-            herald = self._forked(cpu, (heralds_voice,), lambda: _herald(heralds_voice, patience_s))
-            self._cgroups.place_herald(herald)
+            for keep, work, place in (
+                ((decoys_ear, decoys_voice), lambda: _decoy(decoys_ear, decoys_voice), at_desk),
+                ((recalls_ear,), lambda: _recall(recalls_ear), at_desk),
+                ((heralds_voice,), lambda: _herald(heralds_voice, patience_s), self._cgroups.place_herald),
+            ):
+                pid, pidfd = forked("cosched-decoy", keep, work, cpu)
+                self._pidfds.append(pidfd)
+                place(pid)
         finally:
             for each in ends:
                 os.close(each)
-
-    def _forked(self, cpu: int, keep: Sequence[int], work: Callable[[], None]) -> int:
-        pid, pidfd = forked("cosched-decoy", keep, work, cpu)
-        self._pidfds.append(pidfd)
-        return pid
 
 
 def _herald(voice: int, patience_s: float, every_s: float = _EVERY_S) -> None:

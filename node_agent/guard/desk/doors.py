@@ -70,10 +70,13 @@ class _Guest(NamedTuple):
 
 
 class _Door:
-    """A listening socket, what may be spent on it, and the places of its users."""
+    """A listening socket, what may be spent on it, and the places of its users.
 
-    def __init__(self, listening: socket.socket, name: str, most_us: int, places: _Places) -> None:
-        self.socket, self.name, self.places = listening, name, places
+    ``path`` is absolute, or in the directory of own doors.
+    """
+
+    def __init__(self, listening: socket.socket, path: str, most_us: int, places: _Places) -> None:
+        self.socket, self.path, self.places = listening, path, places
         self.budget = Budget(SHARE, most_us)
 
 
@@ -87,8 +90,8 @@ class DeskDoors:
         self._answer = answer
         self._guests: dict[socket.socket, _Guest] = {}  # in the order in which they came
         self._own: dict[int, _Door] = {}
-        self._path = os.path.join(run, SOCKET_NAME)
-        self._public = _Door(listening(self._path, 0o111, _BACKLOG), SOCKET_NAME, MOST_US, Places(_OF_STRANGERS))
+        path = os.path.abspath(os.path.join(run, SOCKET_NAME))
+        self._public = _Door(listening(path, 0o111, _BACKLOG), path, MOST_US, Places(_OF_STRANGERS))
         self._deciders: _Places = Places(_OF_DECIDERS, replaces=True)  # at everybody's socket
         self._directory = _emptied(os.path.join(run, DIRECTORY_NAME))
         self._serve(self._public)
@@ -106,35 +109,33 @@ class DeskDoors:
         """Have doors for these users and no others. (Who runs a guard without rights makes his own alone.)"""
         uids = uids if os.geteuid() == 0 else uids & {os.geteuid()}
         for uid in self._own.keys() - uids:
-            door = self._own.pop(uid)
-            self._loop.unwatch(door.socket.fileno())
-            door.socket.close()
-            with contextlib.suppress(OSError):
-                os.unlink(door.name, dir_fd=self._directory)
-        if self._directory is None:
-            return
-        for uid in uids - self._own.keys():
-            name = f"{uid}.sock"
-            with contextlib.suppress(OSError):  # everybody's is left
-                # in a directory where the guard alone may write
-                made = listening(f"/proc/self/fd/{self._directory}/{name}", 0o177, _BACKLOG)
-                os.chown(name, uid, -1, dir_fd=self._directory, follow_symlinks=False)
-                self._own[uid] = _Door(made, name, MOST_OF_ONE_US, Places(_OF_DECIDERS, replaces=True))
-                self._serve(self._own[uid])
+            self._shut(self._own.pop(uid))
+        if self._directory is not None:
+            for uid in uids - self._own.keys():
+                name = f"{uid}.sock"
+                with contextlib.suppress(OSError):  # everybody's is left
+                    # in a directory where the guard alone may write
+                    made = listening(f"/proc/self/fd/{self._directory}/{name}", 0o177, _BACKLOG)
+                    os.chown(name, uid, -1, dir_fd=self._directory, follow_symlinks=False)
+                    self._own[uid] = _Door(made, name, MOST_OF_ONE_US, Places(_OF_DECIDERS, replaces=True))
+                    self._serve(self._own[uid])
 
     def close(self) -> None:
         """Listen no more."""
         for each in list(self._guests):
             self._leave(each)
         self.open_for(set())
-        self._loop.unwatch(self._public.socket.fileno())
-        self._public.socket.close()
-        with contextlib.suppress(OSError):
-            os.unlink(self._path)
+        self._shut(self._public)
         if self._directory is not None:
             os.close(self._directory)
             with contextlib.suppress(OSError):
                 os.rmdir(os.path.join(self._run, DIRECTORY_NAME))
+
+    def _shut(self, door: _Door) -> None:
+        self._loop.unwatch(door.socket.fileno())
+        door.socket.close()
+        with contextlib.suppress(OSError):
+            os.unlink(door.path, dir_fd=self._directory)
 
     def _serve(self, door: _Door) -> None:
         self._loop.watch(door.socket.fileno(), lambda: self._knocked(door), budget=door.budget)
@@ -143,9 +144,7 @@ class DeskDoors:
         for _ in range(_AT_ONCE):
             try:
                 fresh, _ = door.socket.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
+            except OSError as error:  # no more of them, or it has gone already
                 if short_of_descriptors(error):
                     self._loop.rest(door.socket.fileno(), _REST_US)  # it would be tried at once, again and again
                 return

@@ -23,7 +23,13 @@ def forked(name: str, keep: Iterable[int], work: Callable[[], None], cpu: int | 
     guard = os.getpid()
     pid = os.fork()
     if pid:
-        return pid, _opened(pid)
+        try:
+            return pid, os.pidfd_open(pid)
+        except OSError:  # without a descriptor it is a child that nobody could end later
+            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+            raise
     try:
         process.reset_signals()
         close_all_but(keep)
@@ -49,14 +55,3 @@ def end(pidfds: Collection[int]) -> None:
     for pidfd in pidfds:
         process.await_end(pidfd, max(0, until_us - process.boottime_us()))
         os.close(pidfd)
-
-
-def _opened(pid: int) -> int:
-    """A child's descriptor; one that cannot be had is a child that nobody could end later. Raises OSError."""
-    try:
-        return os.pidfd_open(pid)
-    except OSError:
-        os.kill(pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, 0)
-        raise

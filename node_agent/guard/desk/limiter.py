@@ -39,8 +39,7 @@ class Limiter:
 
     def __init__(self, cgroups: Cgroups, owner: Contract, cpus: int, memory_bytes: int, epoch: int) -> None:
         self._cgroups = cgroups
-        self._owner = self._cluster = owner
-        self._share = 1.0
+        self._agreed = {"owner": owner, "cluster": owner, "desk": owner}
         self._machine = cpus, memory_bytes
         self._part = 1.0
         self.contract = owner
@@ -57,8 +56,7 @@ class Limiter:
         held = limits(self.contract, self.armed, *self._machine)
         if self._tight == 1.0 or not self.armed:
             return held
-        whole = float(self._machine[0]) if held.cpus is None else held.cpus
-        return held._replace(cpus=whole * self._tight)
+        return held._replace(cpus=(held.cpus or self._machine[0]) * self._tight)
 
     @property
     def ceiling_cpus(self) -> float | None:
@@ -68,21 +66,17 @@ class Limiter:
 
     def set_contract(self, cpu_ratio: float, memory_ratio: float, mpl: int, now_us: int) -> None:
         """The cluster's contract, cut by the owner's."""
-        self._cluster = Contract(cpu_ratio, memory_ratio, mpl)
+        self._agreed["cluster"] = Contract(cpu_ratio, memory_ratio, mpl)
         self._agree(now_us)
 
     def set_share(self, cpu_ratio: float | None, now_us: int) -> None:
         """The share of the CPU that the desk's owner leaves; None: what the contract says. Never more than that."""
-        self._share = 1.0 if cpu_ratio is None else cpu_ratio
+        owner = self._agreed["owner"]
+        self._agreed["desk"] = owner if cpu_ratio is None else owner._replace(cpu_ratio=cpu_ratio)
         self._agree(now_us)
 
     def _agree(self, now_us: int) -> None:
-        owner, cluster = self._owner, self._cluster
-        self.contract = Contract(
-            min(cluster.cpu_ratio, owner.cpu_ratio, self._share),
-            min(cluster.memory_ratio, owner.memory_ratio),
-            min(cluster.mpl, owner.mpl),
-        )
+        self.contract = Contract(*map(min, zip(*self._agreed.values(), strict=True)))
         self._apply(now_us)
 
     def relax(self, until_us: int, epoch: int, now_us: int) -> int:

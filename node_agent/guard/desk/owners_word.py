@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from cosched.linux import process
+from node_agent.guard.base.budget import Budget
 from node_agent.guard.base.records import Record, Records
 from node_agent.guard.base.requests import Refusal
 from node_agent.guard.desk.hours import MINUTES, Window, open_spans, opens_in, windows_of
@@ -20,6 +21,7 @@ LONGEST_NAME: Final = 64
 #: For so long it is foreseen when hours hold.
 FORESEEN_DAYS: Final = 14
 _S_PER_MINUTE: Final = 60
+_NS_PER_S: Final = 1_000_000_000
 #: Each decision is written to the disk before it holds: so many at once, and one more each second.
 MOST_AT_ONCE: Final = 64
 DAMAGED: Final = "the record of what was said at this desk is damaged: bans, hours and share are to be said anew"
@@ -52,7 +54,7 @@ class OwnersWord:
         """Take up what is on record; of a damaged record nothing holds."""
         self._records = records
         self.said = Word()
-        self._spare, self._spare_s = float(MOST_AT_ONCE), time.monotonic()
+        self._pace = Budget(1.0, (MOST_AT_ONCE - 1) * process.US_PER_S)  # of time, a second for each decision
         self.problem = ""
         try:
             if (found := records.said("word")) is not None:
@@ -64,12 +66,9 @@ class OwnersWord:
         """Change what holds; on record first: what could not be written does not hold. Raises :class:`Refusal` where
         decisions follow each other too fast, OSError.
         """
-        now_s = time.monotonic()
-        self._spare = min(MOST_AT_ONCE, self._spare + now_s - self._spare_s)
-        self._spare_s = now_s
-        if self._spare < 1:
+        if self._pace.rest_us():
             raise Refusal("busy", "too many decisions at once: wait a second")
-        self._spare -= 1
+        self._pace.spend(_NS_PER_S)
         said = self.said._replace(**changes)
         self._records.write({**said._asdict(), "bans": [[user, *ban] for user, ban in said.bans.items()]}, "word")
         self.said, self.problem = said, ""
@@ -87,8 +86,7 @@ class OwnersWord:
 
     def forget_old_bans(self) -> bool:
         """Take back bans whose time is over; whether there were any."""
-        now_s = time.time()
-        left = {name: ban for name, ban in self.said.bans.items() if ban.until_s is None or ban.until_s > now_s}
+        left = {name: ban for name, ban in self.said.bans.items() if ban.until_s is None or ban.until_s > time.time()}
         if len(left) == len(self.said.bans):
             return False
         with contextlib.suppress(OSError, Refusal):  # the record's times say the same to a successor
@@ -125,8 +123,6 @@ class OwnersWord:
         return {**self.said._asdict(), "bans": {user: ban._asdict() for user, ban in self.said.bans.items()}}
 
     def _opens_in(self) -> int:
-        if not self.said.hours:
-            return 0
         time.tzset()  # the machine may have been given another time zone
         now = time.localtime()
         return opens_in(self.said.hours, now.tm_wday, now.tm_hour * 60 + now.tm_min)

@@ -58,8 +58,8 @@ class Pause:
         self.until_us = None if seconds is None else now_us + round(seconds * process.US_PER_S)
         self.user = user
         until_s = None if seconds is None else time.time() + seconds
-        record = {"user": user, "since_us": self.since_us, "until_us": self.until_us, "until_s": until_s}
-        self._keep({**record, "boot_id": process.boot_id()})
+        times = {"since_us": self.since_us, "until_us": self.until_us, "until_s": until_s}
+        self._keep({"user": user, **times, "boot_id": process.boot_id()})
 
     def end(self) -> None:
         """Parallel work goes on."""
@@ -72,10 +72,7 @@ class Pause:
         """Have it on record; None: there is none."""
         self.problem = ""
         try:
-            if pause is None:
-                self._records.drop("pause")
-            else:
-                self._records.write(pause, "pause")
+            self._records.write(pause, "pause")
         except OSError as error:
             self.problem = (
                 f"what was last said of a pause is not on record ({error.strerror}): "

@@ -50,9 +50,8 @@ class Periods:
 
         Returns until when. Raises :class:`Refusal`.
         """
-        until_us = lease(until_us, self._clock(), MAX_LEASE_US)
-        self._asked = begin_us, until_us
-        return until_us
+        self._asked = begin_us, lease(until_us, self._clock(), MAX_LEASE_US)
+        return self._asked[1]
 
     def forget(self) -> None:
         """Whoever has asked has gone."""
@@ -62,46 +61,41 @@ class Periods:
         """Do what is due."""
         if self._asked is not None and self._asked[1] <= self._clock():
             self._asked = None
-        anchor_us = None if self._asked is None else self._asked[0]
         cpus = self._ceiling()
-        movable = cpus is not None and quota(cpus)[1] == PERIOD_US  # any other length is the limiter's
+        if cpus is not None and quota(cpus)[1] != PERIOD_US:
+            cpus = None  # any other length is the limiter's
         try:
-            if cpus is not None and movable and anchor_us is not None:
-                self._step(anchor_us, cpus)
-                return
-            if cpus is not None and movable and self._longer_us:
-                self._stretch(cpus, 0)
-            self.due_us, self._wait_us, self._began_us = None, _SOONEST_US, None
+            if cpus is None or self._asked is None:
+                if cpus is not None and self._longer_us:
+                    self._stretch(cpus, 0)
+                self.due_us, self._wait_us, self._began_us, self._longer_us = None, _SOONEST_US, None, 0
+            elif self.due_us is None or self._clock() >= self.due_us:
+                self._step(self._asked[0], cpus)
         except OSError:  # the ceiling is the limiter's to tell of, and to put right
             self._rest()
-        self._longer_us = 0
+            self._longer_us = 0
 
     def _step(self, anchor_us: int, cpus: float) -> None:
         """Read the count once; where a period has begun just now, do what is to be done then."""
-        now_us = self._clock()
-        if self.due_us is not None and now_us < self.due_us:
-            return
         if self._began_us is None:
-            self._look_from(now_us)
+            self._look_from(self._clock())
         count, before, read_us = self._cgroups.periods(), self._count, self._read_us
         now_us = self._clock()
         self._count, self._read_us = count, now_us
+        late_us = ((read_us + now_us) // 2 - anchor_us) % PERIOD_US
         if before < 0 or count == before or now_us - read_us > _LATE_US:
             self._look_again(cpus, now_us)
-            return
-        if self._longer_us:  # the longer one has begun: those after it are as all
+        elif self._longer_us:  # the longer one has begun: those after it are as all
             self._stretch(cpus, 0)
             self.moves += 1
             self._rest()
-            return
-        late_us = ((read_us + now_us) // 2 - anchor_us) % PERIOD_US
-        if min(late_us, PERIOD_US - late_us) <= _NEAR_US:
+        elif min(late_us, PERIOD_US - late_us) <= _NEAR_US:
             self._wait_us = _SELDOM_US
             self._rest()
-            return
-        self._wait_us = _SOONEST_US
-        self._stretch(cpus, PERIOD_US - late_us)
-        self._look_from(now_us)
+        else:
+            self._wait_us = _SOONEST_US
+            self._stretch(cpus, PERIOD_US - late_us)
+            self._look_from(now_us)
 
     def _look_again(self, cpus: float, now_us: int) -> None:
         if self._began_us is None or now_us - self._began_us <= _PATIENCE_US:

@@ -127,8 +127,13 @@ class Desk:
         """For the agent's ``status``: why nothing runs here, until when, and what its owner has said."""
         word = self._word.status_fields()
         said = {"cpu_ratio": word["cpu_ratio"], "bans": sorted(word["bans"]), "ended": self._to.ended()}
-        inhibited = {"inhibited_until_us": self._inhibited_until_us}
-        return {**self._paused(), **inhibited, "pauses": self._pause.count, "word": said, "wake": self._wake()}
+        return {
+            **self._paused(),
+            "inhibited_until_us": self._inhibited_until_us,
+            "pauses": self._pause.count,
+            "word": said,
+            "wake": self._wake(),
+        }
 
     def _wake(self) -> list[list[int]] | None:
         """From when until when this machine may be woken for jobs, in microseconds since boot; None: it may not.
@@ -140,15 +145,17 @@ class Desk:
         if self._pause.why and self._pause.until_us is None:
             return []
         now_us = process.boottime_us()
-        from_us = max(now_us, self._pause.until_us or 0) if self._pause.why else now_us
+        from_us = max(now_us, self._pause.until_us or 0)
         spans = [[max(begin_us, from_us), end_us] for begin_us, end_us in self._word.open_spans_us(now_us)]
         return [span for span in spans if span[0] < span[1]][:MOST_SPANS]
 
     def _paused(self) -> dict[str, Any]:
-        closed = bool(self.why) and not self._pause.why
         return {
-            "paused": self.why, "paused_until_us": self._until_us(), "closed": closed, "problems": self._problems(),
-        }  # fmt: skip
+            "paused": self.why,
+            "paused_until_us": self._until_us(),
+            "closed": bool(self.why) and not self._pause.why,
+            "problems": self._problems(),
+        }
 
     def _problems(self) -> list[str]:
         """What was said at this desk and is not on record as it holds now."""
@@ -160,8 +167,7 @@ class Desk:
             return None
         opens_s = self._word.opens_in_s()
         opens_us = None if opens_s is None else process.boottime_us() + round(opens_s * process.US_PER_S)
-        until_us = self._pause.until_us if self._pause.why else None
-        return max((each for each in (opens_us, until_us) if each is not None), default=None)
+        return max((each for each in (opens_us, self._pause.until_us) if each is not None), default=None)
 
     def _heard(self, packet: bytes, peer: Peer) -> bytes:
         try:
@@ -181,8 +187,13 @@ class Desk:
             self._must_decide(peer, decides=self._decides(peer))
             told = self._obey(ask, peer.uid)
             self._decided()
-        word = self._word.status_fields()
-        status = {**self._to.limits(), **self._paused(), "word": word, "jobs": self._to.jobs(), **told}
+        status = {
+            **self._to.limits(),
+            **self._paused(),
+            "word": self._word.status_fields(),
+            "jobs": self._to.jobs(),
+            **told,
+        }
         status["availability"] = availability(status)
         return status if self._sees_all(peer) else public_status(status, peer.uid)
 
@@ -246,13 +257,10 @@ class Desk:
         return since_us if found.get("boot_id") == process.boot_id() and type(since_us) is int else None
 
     def _keep_held(self, since_us: int | None) -> None:
-        if since_us == self._held_on_record():
-            return
-        with contextlib.suppress(OSError):  # a full disk: a successor counts from its own start
-            if since_us is None:
-                self._records.drop("held")
-            else:
-                self._records.write({"since_us": since_us, "boot_id": process.boot_id()}, "held")
+        if since_us != self._held_on_record():
+            held = None if since_us is None else {"since_us": since_us, "boot_id": process.boot_id()}
+            with contextlib.suppress(OSError):  # a full disk: a successor counts from its own start
+                self._records.write(held, "held")
 
     def _user(self, uid: int) -> str:
         """Whose word it is."""

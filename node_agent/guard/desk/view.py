@@ -24,18 +24,16 @@ def availability(status: Mapping[str, Any]) -> str:
 
 def public_status(status: Mapping[str, Any], uid: int) -> dict[str, Any]:
     """The part of a status that a stranger with that uid is told."""
-    limits = {"cpus": status["contract_cpus"] if status["armed"] else None, "idle": status["limits"]["idle"]}
     return {
         **dict.fromkeys(status),
         "availability": status["availability"],
         "paused": PAUSED if status["paused"] else "",
         "problems": [],
         "contract": status["contract"],
-        "limits": limits,
+        "limits": {"cpus": status["contract_cpus"] if status["armed"] else None, "idle": status["limits"]["idle"]},
         "word": {},
-        "jobs": [each if each["uid"] == uid else _public_job(each) for each in status["jobs"]],
+        "jobs": [
+            {key: value if each["uid"] == uid or key in _OF_ANY_JOB else None for key, value in each.items()}
+            for each in status["jobs"]
+        ],
     }
-
-
-def _public_job(job: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value if key in _OF_ANY_JOB else None for key, value in job.items()}

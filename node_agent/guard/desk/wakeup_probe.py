@@ -29,13 +29,11 @@ class WakeupProbe:
         self._placed = False  # in the owner's group, where there are groups
         self._wanted = wanted
         self._counts = WakeupCounts()
-        self.due_us: int | None = None  # when :meth:`tick` is wanted; None: it is not
-        self.problem = ""
         self.allow(True)
 
     def allow(self, on: bool) -> bool:
         """The owner's word: whether it may run, where it is wanted. Whether it may then."""
-        self.due_us = 0 if on and self._wanted else None
+        self.due_us = 0 if on and self._wanted else None  # when :meth:`tick` is wanted; None: it is not
         self.problem = ""
         if self.due_us is None:
             self.stop()
@@ -52,40 +50,27 @@ class WakeupProbe:
             self.problem, self.due_us = "it has ended", now_us + _AGAIN_US
         elif self._pidfd is None:
             try:
-                self._start()
+                self._pid, self._pidfd = forked("cosched-probe", (), lambda: probe(self._counts, Random()))
             except OSError as error:
                 self.problem, self.due_us = f"fork: {error.strerror}", now_us + _AGAIN_US
-        else:
-            self._place()
+                return
+            self.problem, self._placed = "", not self._cgroups.kernel_groups
+        if self._pidfd is not None and not self._placed:
+            try:
+                self._cgroups.place_at_desk(self._pid, self._desk, PROBE)
+                self._placed, self.problem = True, ""
+            except OSError as error:
+                self.problem = f"beside the guard, not in the owner's group: {error.filename}: {error.strerror}"
 
     def stop(self) -> None:
         """End it, and remove what was made for it."""
-        if self._pidfd is None:
-            return
-        end([self._pidfd])
-        self._pidfd = None
-        self._cgroups.forget_leaf(self._desk, PROBE)
+        if self._pidfd is not None:
+            end([self._pidfd])
+            self._pidfd = None
+            self._cgroups.forget_leaf(self._desk, PROBE)
 
     def status_fields(self) -> dict[str, Any]:
         """For ``status``: counts by bucket, all of them since the guard started."""
         counted = self._counts.read()
         found = None if not any(counted.counts) else {"counts": list(counted.counts), "late_us": counted.late_us}
         return {"probe": {"wakeups": found, "problem": self.problem}}
-
-    def _start(self) -> None:
-        """Raises OSError where no process can be had."""
-        counts = self._counts
-        self._pid, self._pidfd = forked("cosched-probe", (), lambda: probe(counts, Random()))
-        self.problem = ""
-        self._placed = not self._cgroups.kernel_groups
-        self._place()
-
-    def _place(self) -> None:
-        """Into the owner's group, unless it is there."""
-        if self._placed:
-            return
-        try:
-            self._cgroups.place_at_desk(self._pid, self._desk, PROBE)
-            self._placed, self.problem = True, ""
-        except OSError as error:
-            self.problem = f"beside the guard, not in the owner's group: {error.filename}: {error.strerror}"

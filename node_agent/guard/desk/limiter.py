@@ -119,12 +119,12 @@ class Limiter:
 
     def due_us(self) -> int:
         """When :meth:`tick` is wanted next."""
-        moments = [self._again_us]
-        if not self.armed:
-            moments.append(self.until_us)
-        if self._tight < 1.0:
-            moments.append(self._tight_until_us)
-        return min(moments)
+        moments = (
+            (self._again_us, True),
+            (self.until_us, not self.armed),
+            (self._tight_until_us, self._tight < 1.0),
+        )
+        return min(moment for moment, counts in moments if counts)
 
     def status_fields(self) -> dict[str, Any]:
         """For ``status``."""

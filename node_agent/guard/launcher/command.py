@@ -156,10 +156,8 @@ def _opened(path: str, user: str) -> int:
 
 def environment(given: dict[str, str], place: Place) -> dict[str, str]:
     """What a command finds: what was given, and what belongs to the user on this node."""
-    env = {"PATH": _PATH, **given, **place.user.environment()}
-    if not place.private_tmp:
-        env.setdefault("TMPDIR", f"{place.directory}/tmp")
-    return env
+    tmp = {} if place.private_tmp else {"TMPDIR": f"{place.directory}/tmp"}
+    return {"PATH": _PATH, **tmp, **given, **place.user.environment()}
 
 
 def _exec(argv: tuple[str, ...], env: dict[str, str]) -> None:

@@ -79,10 +79,10 @@ class Sandboxes:
             if stat is not None and stat.command == command.ASKS_USERS:
                 why = f"this node's user database does not answer for {group.request.user}: no start within {seconds} s"
                 making.give_up("slow-users", why)
-                return
-            on = next((f" on {each['mount']}" for each in waiting if each["mount"]), "")
-            what = group.request.directory if making.pid else "removing what was left of this attempt"
-            making.give_up("directory", f"{what}{on}: no answer within {seconds} s")
+            else:
+                on = next((f" on {each['mount']}" for each in waiting if each["mount"]), "")
+                what = group.request.directory if making.pid else "removing what was left of this attempt"
+                making.give_up("directory", f"{what}{on}: no answer within {seconds} s")
 
         def late() -> None:
             if not making.settled:

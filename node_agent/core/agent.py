@@ -15,13 +15,13 @@ from node_agent.core import inputs as happened
 from node_agent.core.attempt import Attempt, key_name
 from node_agent.core.fence import welcome_problem
 from node_agent.core.groups import GroupRules
-from node_agent.core.maps import adapted, ranks_asked, shown_again
+from node_agent.core.maps import adapted, ranks_asked, shown
 from node_agent.core.memory import Memory
-from node_agent.core.orders import OrderRules, order_key
-from node_agent.core.replies import Declined, Reply
+from node_agent.core.orders import obey, order_key
+from node_agent.core.replies import AWAY, Declined, Done, Reply
 from node_agent.core.reshaping import opened
 from node_agent.core.takeover import TakeOver
-from node_agent.core.works import Refusal, Steps, Works
+from node_agent.core.works import GuardWait, Refusal, Steps, Works
 
 
 class AgentCore:
@@ -34,7 +34,6 @@ class AgentCore:
         self.lease = self._memory.lease  # how long the scheduler has been silent
         self._works = Works(self._memory)
         self._groups = GroupRules(self._memory)
-        self._orders = OrderRules(self._memory, self._groups)
         self._take_over = TakeOver(self._memory, self._groups, self._works)
         self._lease_us = 0  # what the scheduler that was welcomed last says
 
@@ -87,7 +86,7 @@ class AgentCore:
             case happened.TimerDue(number):
                 self._works.due(number)
             case happened.Ordered(order):
-                self._works.begin(self._orders.obey(order), ("orders", order_key(order)))
+                self._works.begin(obey(self._memory, self._groups, order), ("orders", order_key(order)))
             case happened.CommandWanted():
                 self._works.begin(self._command(event))
             case happened.CommandEnded(key):
@@ -104,7 +103,7 @@ class AgentCore:
                 ranks_asked(self._memory, event)
             case happened.GuardLost(problem):
                 self._memory.guard_there, self._memory.guard_problem = False, problem
-                self._works.guard_lost(problem)
+                self._works.reply_to_all(fx.GuardRequest, Declined(AWAY, problem))
             case _:
                 self._take_from_scheduler(event, now_us)
         effects, self._memory.effects = self._memory.effects, []
@@ -114,7 +113,7 @@ class AgentCore:
         memory = self._memory
         match event:
             case happened.Heard():
-                memory.lease.heard(now_us)
+                memory.lease.heard_us = now_us
             case happened.LeaseLooked():
                 if memory.lease.over(now_us):
                     memory.effects.append(fx.HangUp(f"nothing heard for {memory.lease.lease_us / 1e6:g} s"))
@@ -123,9 +122,7 @@ class AgentCore:
             case happened.FenceKept(fence):
                 self._obeyed(fence, now_us)
             case happened.Joined():
-                for attempt in memory:
-                    for told in attempt.events():
-                        memory.effects.append(fx.Tell(told))
+                memory.effects += [fx.Tell(told) for attempt in memory for told in attempt.events()]
             case happened.Removed(by):
                 obeyed = memory.fence
                 if obeyed and by.cluster_id == obeyed.cluster_id and by.epoch >= obeyed.epoch:
@@ -143,18 +140,18 @@ class AgentCore:
 
     def _obeyed(self, fence: Fence, now_us: int) -> None:
         self._memory.fence = fence
-        self._memory.lease.begin(self._lease_us, now_us)
+        self.lease.lease_us, self.lease.heard_us = self._lease_us, now_us
         self._take_over.begin(fence.cluster_id)
 
     def _agree(self, reports: tuple[happened.Group, ...]) -> Steps[None]:
         yield from self._groups.agree(reports)
         self._memory.guard_there = True
-        self._works.guard_came()
+        self._works.reply_to_all(GuardWait, Done())
         alive = {each.key for each in reports if each.alive}
         for attempt in self._memory:
             self._works.begin(self._groups.end_again(attempt, alive))
-        for attempt in self._memory:
-            self._works.begin(shown_again(attempt))
+            if attempt.open and attempt.map is not None:
+                self._works.begin(shown(attempt, attempt.map))
 
     def _command(self, wanted: happened.CommandWanted) -> Steps[None]:
         """A command beside the script; what became of it is its caller's business."""

@@ -13,9 +13,6 @@ from cosched.wire.messages import Fence, FromAgent, JobFile, JobMap, Peer, Prepa
 from node_agent.core.attempt import Attempt, Key
 from node_agent.core.replies import Reply
 
-#: How loud a line of the log is.
-Level = Literal["info", "warn"]
-
 # requests to the guard
 
 
@@ -194,9 +191,9 @@ class Complain(msgspec.Struct, frozen=True):
 
 
 class Say(msgspec.Struct, frozen=True):
-    """A line for the log."""
+    """A line for the log, and how loud it is."""
 
-    level: Level
+    level: Literal["info", "warn"]
     text: str
 
 

@@ -1,6 +1,7 @@
 """Who may give orders to a node: the scheduler with the highest epoch that was welcomed, and nobody else."""
 
 from cosched.wire.messages import TAKE_OVER_EPOCH, Fence
+from node_agent.policy.cases import first_true
 
 
 def welcome_problem(known: Fence | None, fence: Fence) -> str:
@@ -11,16 +12,17 @@ def welcome_problem(known: Fence | None, fence: Fence) -> str:
     """
     if known is None or known == fence:
         return ""
-    if fence.cluster_id != known.cluster_id and fence.epoch < TAKE_OVER_EPOCH:
-        return (
-            f"it works with another journal (cluster {fence.cluster_id}) than the scheduler that is obeyed here "
-            f"(cluster {known.cluster_id}, epoch {known.epoch}); 'cosched scheduler --take-over' makes it the one"
-        )
-    if fence.epoch < known.epoch:
-        return f"epoch {fence.epoch} is over: epoch {known.epoch} has been obeyed here"
-    if fence.epoch == known.epoch:
-        return f"epoch {fence.epoch} has been obeyed here from another scheduler: are there two?"
-    return ""
+    another = (
+        f"it works with another journal (cluster {fence.cluster_id}) than the scheduler that is obeyed here "
+        f"(cluster {known.cluster_id}, epoch {known.epoch}); 'cosched scheduler --take-over' makes it the one"
+    )
+    two = f"epoch {fence.epoch} has been obeyed here from another scheduler: are there two?"
+    problems = [
+        (another, fence.cluster_id != known.cluster_id and fence.epoch < TAKE_OVER_EPOCH),
+        (f"epoch {fence.epoch} is over: epoch {known.epoch} has been obeyed here", fence.epoch < known.epoch),
+        (two, fence.epoch == known.epoch),
+    ]
+    return first_true(problems, "")
 
 
 def order_problem(known: Fence | None, fence: Fence) -> str:

@@ -49,9 +49,7 @@ class GroupRules:
         try:
             known = yield from done_if_known(fx.KillGroup(key, grace_us))
         finally:
-            self._kills_asked[key] -= 1
-            if not self._kills_asked[key]:
-                del self._kills_asked[key]
+            self._kills_asked -= Counter((key,))  # keeps positive counts alone
         if not known and (now := memory.get(key)) is not None:
             memory.change(now, empty=GroupEnded(*key))
             yield from self.close(key)

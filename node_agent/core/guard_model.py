@@ -16,6 +16,7 @@ from node_agent.core import inputs as happened
 from node_agent.core.attempt import Key
 from node_agent.core.groups import SCRIPT
 from node_agent.core.replies import Declined, Done, Reply
+from node_agent.policy.cases import first_true
 from node_agent.policy.processors import Claim, chosen, crowded
 
 FIRST_PID = 4711
@@ -73,16 +74,17 @@ class GuardModel:
     def ask(self, request: fx.GuardRequest) -> Reply:
         """The reply to a request."""
         group = self.groups.get(request.key)
-        if isinstance(request, fx.PrepareGroup):
-            return self._prepare(request, group)
-        if group is None:
-            return Declined("unknown", f"attempt {request.key[1]} at job {request.key[0]} is not known here")
-        if isinstance(request, fx.Spawn):
-            return self._spawn(request, group)
-        if isinstance(request, fx.ResizeGroup):
-            return self._resize(request, group)
-        if isinstance(request, fx.ForgetGroup):
-            return self._forget(request, group)
+        match request:
+            case fx.PrepareGroup():
+                return self._prepare(request, group)
+            case _ if group is None:
+                return Declined("unknown", f"attempt {request.key[1]} at job {request.key[0]} is not known here")
+            case fx.Spawn():
+                return self._spawn(request, group)
+            case fx.ResizeGroup():
+                return self._resize(request, group)
+            case fx.ForgetGroup():
+                return self._forget(request, group)
         group.ending, group.told_empty = True, False
         return Done()
 
@@ -120,12 +122,11 @@ class GuardModel:
             return Declined("stale", f"attempt {request.key[1]} at job {request.key[0]} is ending")
         if request.n < group.resize_order:
             return Declined("stale", f"order {request.n}; order {group.resize_order} was obeyed already")
-        if 0 < request.n == group.resize_order:
-            return Done(cpus=group.processors)
-        group.tasks, group.cpus, group.resize_order = request.tasks, request.cpus, request.n
-        group.asleep = request.asleep
-        self._give(group)
-        self._separate()
+        if request.n != group.resize_order or not request.n:  # else it was obeyed already
+            group.tasks, group.cpus, group.resize_order = request.tasks, request.cpus, request.n
+            group.asleep = request.asleep
+            self._give(group)
+            self._separate()
         return Done(cpus=group.processors)
 
     def _give(self, group: ModelGroup) -> None:
@@ -147,13 +148,13 @@ class GuardModel:
 
     def refusal(self, request: fx.Spawn, group: ModelGroup) -> Declined | None:
         """Why a command is not started; None where it is."""
-        if group.ending:
-            return Declined("stale", f"attempt {request.key[1]} at job {request.key[0]} is ending")
-        if self.paused:
-            return Declined("paused", self.paused)
-        if request.n in group.commands or request.n in group.held_up:
-            return Declined("busy", f"command {request.n} has been started already")
-        return None
+        known = request.n in group.commands or request.n in group.held_up
+        refusals = [
+            (Declined("stale", f"attempt {request.key[1]} at job {request.key[0]} is ending"), group.ending),
+            (Declined("paused", self.paused), self.paused),
+            (Declined("busy", f"command {request.n} has been started already"), known),
+        ]
+        return first_true(refusals, None)
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
@@ -203,9 +204,7 @@ class GuardModel:
 
     def events(self) -> list[happened.CommandEnded | happened.GroupEmpty]:
         """What has happened and was not taken yet, in order."""
-        taken = list(self._events)
-        self._events.clear()
-        return taken
+        return [self._events.popleft() for _ in range(len(self._events))]
 
     def report(self) -> happened.GuardReports:
         """All that it has, for an agent that has just connected; what happened before is in it."""
@@ -231,5 +230,4 @@ class GuardModel:
 
     def running(self, key: Key) -> set[int]:
         """The commands of an attempt that run."""
-        group = self.groups.get(key)
-        return group.running if group is not None else set()
+        return self.groups[key].running if key in self.groups else set()

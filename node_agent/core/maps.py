@@ -39,12 +39,6 @@ def shown(attempt: Attempt, newest: JobMap) -> Steps[bool]:
     return True
 
 
-def shown_again(attempt: Attempt) -> Steps[None]:
-    """The same for an agent that is started anew."""
-    if attempt.open and attempt.map is not None:
-        yield from shown(attempt, attempt.map)
-
-
 def adapted(memory: Memory, said: happened.RanksAdapted) -> None:
     """All ranks of a job have adopted a map; one that no order gave them yet is not told."""
     attempt = memory.get(said.key)

@@ -35,11 +35,9 @@ class Memory:
         """The attempt, if it is known."""
         return self._known.get(key)
 
-    def new(self, key: Key, cluster_id: str) -> Attempt:
+    def new(self, key: Key, cluster_id: str, **fields: Any) -> Attempt:
         """An attempt that was not known yet; it is not written down before :meth:`keep`."""
-        made = Attempt(*key, self.boot_id, cluster_id)
-        self._known[key] = made
-        return made
+        return self.change(Attempt(*key, self.boot_id, cluster_id), **fields)
 
     def change(self, attempt: Attempt, **fields: Any) -> Attempt:
         """Know something else of an attempt, and do not write it down now."""

@@ -14,6 +14,7 @@ from node_agent.core.attempt import Attempt
 from node_agent.core.memory import Memory
 from node_agent.core.replies import Done, GrantRead
 from node_agent.core.works import GuardWait, Refusal, Steps
+from node_agent.policy.cases import first_true
 
 
 def opened(attempt: Attempt | None, name: str = "the job") -> tuple[Attempt, Prepare]:
@@ -66,17 +67,18 @@ def reshaped(memory: Memory, message: Resize, attempt: Attempt | None) -> Steps[
 
 def misfit(grant: Grant, message: Prepare | Resize, user: str, node: str) -> str:
     """Why a grant is not the one that goes with an order for this node; empty when it is."""
-    order = message.order
-    if (grant.job_id, grant.attempt) != (order.job_id, order.attempt):
-        return f"the grant is for job {grant.job_id}.{grant.attempt}"
-    if grant.cluster_id != message.fence.cluster_id or grant.epoch > message.fence.epoch:
-        return f"the grant is of epoch {grant.epoch} of another cluster or scheduler"
-    if grant.user != user:
-        return f"the grant is for user {grant.user!r}, the order for {user!r}"
-    if node not in grant.nodes:
-        return f"the grant does not name {node}"
+    order, fence = message.order, message.fence
     strangers = {peer.name for peer in message.peers} - set(grant.nodes)
-    return f"the grant does not name {', '.join(sorted(strangers))}" if strangers else ""
+    is_strange = grant.cluster_id != fence.cluster_id or grant.epoch > fence.epoch
+    is_other = (grant.job_id, grant.attempt) != (order.job_id, order.attempt)
+    problems = [
+        (f"the grant is for job {grant.job_id}.{grant.attempt}", is_other),
+        (f"the grant is of epoch {grant.epoch} of another cluster or scheduler", is_strange),
+        (f"the grant is for user {grant.user!r}, the order for {user!r}", grant.user != user),
+        (f"the grant does not name {node}", node not in grant.nodes),
+        (f"the grant does not name {', '.join(sorted(strangers))}", strangers),
+    ]
+    return first_true(problems, "")
 
 
 def _newer(memory: Memory, message: Prepare | Resize, prepare: Prepare) -> Steps[None]:

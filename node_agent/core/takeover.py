@@ -42,16 +42,14 @@ class TakeOver:
 
     def _give_up(self, key: Key) -> Steps[None]:
         attempt = self._still_there(key)
+        if attempt is not None and not attempt.forgotten and attempt.asked_kill_us is None:
+            yield from self._groups.kill(attempt, 0)
+            attempt = self._still_there(key)
         if attempt is not None and not attempt.forgotten:
-            if attempt.asked_kill_us is None:
-                yield from self._groups.kill(attempt, 0)
-                attempt = self._still_there(key)
-            if attempt is not None and attempt.ended is None:
+            if attempt.ended is None:
                 return
-            if attempt is not None:
-                yield from self._groups.forget(key)
-                attempt = self._still_there(key)
-        if attempt is not None:
+            yield from self._groups.forget(key)
+        if self._still_there(key) is not None:
             self._memory.drop(key)
         self._left.pop(key, None)
 

@@ -49,7 +49,7 @@ class Work(NamedTuple):
     """Steps that have begun, or wait for their lane."""
 
     lane: Hashable
-    steps: Steps[None]
+    steps: Steps[Any]
 
 
 class Works:
@@ -61,7 +61,7 @@ class Works:
         self._waiting: dict[int, tuple[Work, Wish]] = {}  # by the number of the question or the timer
         self._lanes: dict[Hashable, deque[Work]] = {}
 
-    def begin(self, steps: Steps[None], lane: Hashable = None) -> None:
+    def begin(self, steps: Steps[Any], lane: Hashable = None) -> None:
         """Begin now, or after those that were begun in the same lane; without a lane, now."""
         work = Work(lane, steps)
         if lane is not None:
@@ -82,18 +82,10 @@ class Works:
             away = Declined(AWAY, f"the node's guard is not there: {self._memory.guard_problem}")
             self.replied(number, Done() if isinstance(self._waiting[number][1], Pause) else away)
 
-    def guard_came(self) -> None:
-        """Go on with what waits for a guard."""
-        for number in self._numbers_of(GuardWait):
-            self.replied(number, Done())
-
-    def guard_lost(self, problem: str) -> None:
-        """What the guard was asked and has not answered, it will not answer any more."""
-        for number in self._numbers_of(fx.GuardRequest):
-            self.replied(number, Declined(AWAY, problem))
-
-    def _numbers_of(self, kind: Any) -> list[int]:
-        return [number for number, (_, wish) in self._waiting.items() if isinstance(wish, kind)]
+    def reply_to_all(self, kind: Any, reply: Reply) -> None:
+        """Go on with every work that waits for a wish of that kind now."""
+        for number in [number for number, (_, wish) in self._waiting.items() if isinstance(wish, kind)]:
+            self.replied(number, reply)
 
     def _go_on(self, work: Work, reply: Reply | None) -> None:
         try:

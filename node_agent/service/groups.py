@@ -7,7 +7,6 @@ import asyncio
 import itertools
 import logging
 import os
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,12 +18,13 @@ from cosched.linux.descriptors import has_descriptors
 from cosched.linux.process import boottime_us
 from cosched.model.stall import Stall
 from cosched.wire.grant import Verifier, verified
-from cosched.wire.messages import Exit, FromAgent
+from cosched.wire.messages import Exit
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.agent import AgentCore
 from node_agent.core.attempt import Key
 from node_agent.core.replies import AWAY, Declined, Done, ErrorTail, GrantRead, Reply
+from node_agent.core.shell import Shell
 from node_agent.guard.base import requests
 from node_agent.guard.base.client import GuardGone, Message
 from node_agent.service.attempts import AttemptFiles
@@ -41,7 +41,7 @@ _log = logging.getLogger("cosched.agent")
 _ALIVE = frozenset({"preparing", "running", "ending"})
 
 
-class Groups:
+class Groups(Shell):
     """The attempts on this node, their files, and the guard that holds their processes.
 
     ``channel`` is where ranks are told maps; whoever makes it sets it, before anything happens.
@@ -62,48 +62,28 @@ class Groups:
         complaints: Complaints,
     ) -> None:
         """``grant_pub`` reads the key with which grants are verified; it raises :class:`BadInput`."""
+        super().__init__(core, boottime_us, epochs.keep)
         self.config = config
-        self.core = core
         self.environment = environment
-        self._epochs, self._records, self._disk = epochs, records, disk
+        self._records, self._disk = records, disk
         self._spool, self._grant_pub = spool, grant_pub
         self._complain = complaints
         self.guard = Guard(
-            os.path.join(config.paths.run, "guard.sock"), self._on_event, self._agree, self._on_guard_lost
+            os.path.join(config.paths.run, "guard.sock"),
+            self._on_event,
+            self._agree,
+            lambda problem: self.hand_in(happened.GuardLost(problem)),
         )
-        #: Where messages for the scheduler go; whoever has the link sets it. What is lost is sent again later.
-        self.tell: Callable[[FromAgent], None] = lambda message: None
-        #: Called when the link is of no use, with the reason, which it may raise; whoever has the link sets it.
-        self.hang_up: Callable[[str], None] = lambda reason: None
         #: Called after each connection to the guard (its limits are then armed).
         self.on_guard: list[Callable[[], None]] = []
         #: Called with the terminals that the guard has heard a key at, by device number; whoever watches sets it.
         self.on_keys: Callable[[set[int]], None] = lambda terminals: None
         #: Called with what the guard says of the desk when somebody there has decided something; who watches sets it.
         self.on_desk: Callable[[Message], None] = lambda message: None
-        self._happened: deque[happened.Input] = deque()
-        self._handling = False
         self._numbers = itertools.count(1)
         self._commands: dict[int, asyncio.Future[Reply]] = {}
 
     # --- what happens -------------------------------------------------------------------------------------------------
-
-    def hand_in(self, event: happened.Input) -> None:
-        """Something has happened: carry out what follows.
-
-        Raises OSError where whom to obey cannot be written down, and what :attr:`hang_up` raises.
-        """
-        self._happened.append(event)
-        if self._handling:
-            return
-        self._handling = True
-        try:
-            while self._happened:
-                for effect in self.core.handle(self._happened.popleft(), boottime_us()):
-                    self._carry_out(effect)
-        finally:
-            self._handling = False
-            self._happened.clear()
 
     def owner(self, key: Key) -> int | None:
         """Whose processes an attempt has that may go on here; None where there is none."""
@@ -122,55 +102,43 @@ class Groups:
             del self._commands[number]
 
     def _on_event(self, message: Message) -> None:
-        kind = message.get("event")
-        if kind == "keys":
-            self.on_keys({int(each) for each in message["terminals"]})
-            return
-        if kind in {"armed", "desk"}:
-            if kind == "armed":
+        match message.get("event"):
+            case "keys":
+                self.on_keys({int(each) for each in message["terminals"]})
+            case "armed":
                 _log.warning("the guard has armed by itself: %s", message.get("why"))
-            else:
+                self._tell_parts()
+            case "desk":
                 self.on_desk(message)
-            for each in self.on_guard:
-                each()
-            return
-        key = int(message["job"]), int(message["attempt"])
-        if kind == "exited":
-            self.hand_in(happened.CommandEnded(key, int(message["n"]), exit_of(message)))
-        elif kind == "empty":
-            used = int(message.get("cpu_us") or 0), int(message.get("memory_peak_bytes") or 0)
-            self.hand_in(happened.GroupEmpty(key, *used))
-        elif kind == "stalled":
-            self.hand_in(happened.GroupStalled(key, int(message["since_us"]), convert(message, Stall)))
+                self._tell_parts()
+            case "exited":
+                self.hand_in(happened.CommandEnded(_key(message), int(message["n"]), exit_of(message)))
+            case "empty":
+                used = int(message.get("cpu_us") or 0), int(message.get("memory_peak_bytes") or 0)
+                self.hand_in(happened.GroupEmpty(_key(message), *used))
+            case "stalled":
+                self.hand_in(happened.GroupStalled(_key(message), int(message["since_us"]), convert(message, Stall)))
 
-    def _on_guard_lost(self, problem: str) -> None:
-        self.hand_in(happened.GuardLost(problem))
+    def _tell_parts(self) -> None:
+        for each in self.on_guard:
+            each()
 
     async def _agree(self) -> None:
         """After each connection: what the guard has is what is true."""
         can = (await self.guard.ask(requests.Status())).get("can") or {}
         self.environment.private_tmp = can.get("private /tmp") == "yes"
         await self.guard.ask(requests.List(), at_once=self._on_report)
-        for each in self.on_guard:
-            each()
+        self._tell_parts()
 
     def _on_report(self, message: Message) -> None:
         for each in message.get("groups", ()):
-            self.environment.learn((int(each["job"]), int(each["attempt"])), each.get("uid"))
+            self.environment.learn(_key(each), each.get("uid"))
         self.hand_in(happened.GuardReports(tuple(_group(each) for each in message.get("groups", ()))))
 
     # --- what is done -------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, effect: fx.Effect) -> None:
+    def _write(self, effect: fx.Effect) -> None:
         match effect:
-            case fx.AskGuard(number, request):
-                self._ask_guard(number, request)
-            case fx.AskNode(number, question):
-                self._happened.append(happened.Replied(number, self._reply(question)))
-            case fx.Tell(message):
-                self.tell(message)
-            case fx.HangUp(reason):
-                self.hang_up(reason)
             case fx.AnswerCommand(number, reply):
                 if (answer := self._commands.get(number)) is not None and not answer.done():
                     answer.set_result(reply)
@@ -180,11 +148,6 @@ class Groups:
                 self._complain(kind, message)
             case fx.Say(level, text):
                 self._complain.note(logging.INFO if level == "info" else logging.WARNING, text)
-            case _:
-                self._write(effect)
-
-    def _write(self, effect: fx.Effect) -> None:
-        match effect:
             case fx.Persist(attempt):
                 self._records.keep(attempt)
             case fx.Drop(key):
@@ -193,9 +156,6 @@ class Groups:
             case fx.RemoveFiles(key):
                 self.environment.forget(key)
                 self.channel.forget(key)
-            case fx.KeepFence(fence):
-                self._epochs.keep(fence)
-                self._happened.append(happened.FenceKept(fence))
 
     def _ask_guard(self, number: int, request: fx.GuardRequest) -> None:
         def answered(found: Message | GuardGone) -> None:
@@ -207,9 +167,9 @@ class Groups:
             with guard_request(request, self.environment, self._spool) as (made, descriptors):
                 self.guard.send(made, descriptors, answered)
         except GuardGone as error:
-            self._happened.append(happened.Replied(number, Declined(AWAY, str(error))))
+            self.hand_in(happened.Replied(number, Declined(AWAY, str(error))))
         except (OSError, ValueError) as error:
-            self._happened.append(happened.Replied(number, Declined("failed", str(error))))
+            self.hand_in(happened.Replied(number, Declined("failed", str(error))))
 
     def _reply(self, question: fx.NodeQuestion) -> Reply:
         try:
@@ -231,6 +191,11 @@ class Groups:
         return Declined("failed", problem) if problem else Done()
 
 
+def _key(message: Message) -> Key:
+    """The attempt that a message of the guard's is about."""
+    return int(message["job"]), int(message["attempt"])
+
+
 def _reply_of(found: Message | GuardGone) -> Reply:
     if isinstance(found, GuardGone):
         return Declined(AWAY, str(found))
@@ -242,7 +207,7 @@ def _reply_of(found: Message | GuardGone) -> Reply:
 def _group(found: dict[str, Any]) -> happened.Group:
     """An attempt in the guard's list."""
     return happened.Group(
-        (int(found["job"]), int(found["attempt"])),
+        _key(found),
         found.get("state") in _ALIVE,
         tuple(
             happened.Command(

@@ -15,36 +15,27 @@ def guard_request(
     request: fx.GuardRequest, environment: Environment, spool: Spool
 ) -> Iterator[tuple[requests.Request, list[int]]]:
     """A request, and descriptors that stay open for as long as the context lasts. Raises OSError."""
-    descriptors: list[int] = []
+    opened: list[int] = []
     try:
-        if isinstance(request, fx.Spawn):
-            if request.script is not None:  # standard input, output, error, and the script
-                descriptors.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-                for stream, elsewhere in (("stdout", request.output), ("stderr", request.error)):
-                    if elsewhere is None:
-                        descriptors.append(spool.open(*request.key, stream))
-                    else:
-                        descriptors.append(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC))
-                descriptors.append(_script(request.script))
-            yield (
-                requests.Spawn(
-                    *request.key,
-                    request.n,
-                    request.argv,
-                    environment.of(request.key, request.prepare),
-                    request.prepare.directory,
-                    request.script is not None,
-                    request.output,
-                    request.error,
-                    request.stream,
-                ),
-                descriptors,
-            )
-        elif isinstance(request, fx.PrepareGroup):
-            order = request.prepare
-            yield (
-                requests.Prepare(
-                    *request.key,
+        match request:
+            case fx.Spawn(key, n, prepare, argv, script, output, error, stream):
+                if script is not None:
+                    opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+                    for name, elsewhere in (("stdout", output), ("stderr", error)):
+                        if elsewhere is None:
+                            opened.append(spool.open(*key, name))
+                        else:  # the guard opens the user's own path
+                            opened.append(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC))
+                    opened.append(os.memfd_create("script", os.MFD_CLOEXEC))
+                    with open(opened[-1], "wb", closefd=False) as file:
+                        file.write(script)
+                    os.lseek(opened[-1], 0, os.SEEK_SET)
+                made, has_script = environment.of(key, prepare), script is not None
+                spawn = requests.Spawn(*key, n, argv, made, prepare.directory, has_script, output, error, stream)
+                yield spawn, opened
+            case fx.PrepareGroup(key, order, asleep):
+                asked = requests.Prepare(
+                    *key,
                     order.user,
                     order.directory,
                     order.tasks,
@@ -53,31 +44,16 @@ def guard_request(
                     order.grace_us,
                     order.umask,
                     order.cpus,
-                    request.asleep,
+                    asleep,
                     order.uid,
-                ),
-                descriptors,
-            )
-        elif isinstance(request, fx.ResizeGroup):
-            yield requests.Resize(*request.key, request.n, request.tasks, request.cpus, request.asleep), descriptors
-        elif isinstance(request, fx.KillGroup):
-            yield requests.Kill(*request.key, request.grace_us), descriptors
-        else:
-            yield requests.Forget(*request.key), descriptors
+                )
+                yield asked, opened
+            case fx.ResizeGroup(key, n, tasks, cpus, asleep):
+                yield requests.Resize(*key, n, tasks, cpus, asleep), opened
+            case fx.KillGroup(key, grace_us):
+                yield requests.Kill(*key, grace_us), opened
+            case fx.ForgetGroup(key):
+                yield requests.Forget(*key), opened
     finally:
-        for descriptor in descriptors:
+        for descriptor in opened:
             os.close(descriptor)
-
-
-def _script(text: bytes) -> int:
-    """A descriptor with the script's text, from its beginning."""
-    descriptor = os.memfd_create("script", os.MFD_CLOEXEC)
-    try:
-        view = memoryview(text)
-        while view:
-            view = view[os.write(descriptor, view) :]
-        os.lseek(descriptor, 0, os.SEEK_SET)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor

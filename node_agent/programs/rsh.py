@@ -43,10 +43,9 @@ class Unusable(Exception):
 
 def parsed(arguments: list[str]) -> tuple[str, str, str, bool]:
     """Host, command, user (empty: one's own) and whether standard input is left alone, from ssh's arguments."""
-    user, no_input, at = "", False, 0
-    while at < len(arguments) and arguments[at].startswith("-") and arguments[at] != "-":
-        word = arguments[at]
-        at += 1
+    user, no_input, left = "", False, [*arguments]
+    while left and left[0].startswith("-") and left[0] != "-":
+        word = left.pop(0)
         if word == "--":
             break
         for place, letter in enumerate(word[1:], 1):
@@ -55,22 +54,21 @@ def parsed(arguments: list[str]) -> tuple[str, str, str, bool]:
             if letter in _WITH_VALUE:
                 value = word[place + 1 :]
                 if not value:
-                    if at == len(arguments):
+                    if not left:
                         raise Unusable(f"option -{letter} needs a value")
-                    value = arguments[at]
-                    at += 1
+                    value = left.pop(0)
                 user = value if letter == "l" else user
                 break
             if letter not in _WITHOUT:
                 raise Unusable(f"unknown option -{letter}")
             no_input = no_input or letter == "n"
-    if at == len(arguments):
+    if not left:
         raise Unusable("a host is missing; usage: cosched-rsh [-l USER] [-n] HOST COMMAND…")
-    before, sign, host = arguments[at].rpartition("@")
+    before, sign, host = left.pop(0).rpartition("@")
     user = before if sign else user
-    if at + 1 == len(arguments):
+    if not left:
         raise Unusable(f"a command to run on {host} is missing: there is no remote login")
-    return host, " ".join(arguments[at + 1 :]), user, no_input
+    return host, " ".join(left), user, no_input
 
 
 def check_user(user: str) -> None:
@@ -192,13 +190,14 @@ class Session:
                 self.say(SIGNAL, str(number).encode())
         if self.input_open and 0 in ready:
             self.read_input()
-        connected = ready.get(self.connection.fileno(), 0) if self.connection is not None else 0
-        if connected & select.POLLOUT:
-            self.send()
+        connection = self.connection
+        connected = ready.get(connection.fileno(), 0) if connection is not None else 0
+        if connection is not None and connected & select.POLLOUT:
+            self.send(connection)
         if self.writing and self.writing[0] in ready:
-            self.write()
-        elif connected & ~select.POLLOUT and not self.writing:
-            self.receive()
+            self.write(*self.writing)
+        elif connection is not None and connected & ~select.POLLOUT and not self.writing:
+            self.receive(connection)
         return self.handle()
 
     def call(self) -> None:
@@ -243,16 +242,14 @@ class Session:
         if self.attached:
             self.outgoing += self.kept[-1]
 
-    def send(self) -> None:
+    def send(self, connection: Socket) -> None:
         """To the agent, what it takes."""
-        assert self.connection is not None
         try:
-            sent = self.connection.send(self.outgoing)
+            sent = connection.send(self.outgoing)
         except BlockingIOError:
             return
         except OSError:
-            self.outgoing.clear()  # what it had to say before it closed is still to be read
-            return
+            sent = len(self.outgoing)  # what it had to say before it closed is still to be read
         del self.outgoing[:sent]
 
     def read_input(self) -> None:
@@ -263,31 +260,25 @@ class Session:
             return
         except OSError:
             data = b""
-        if data:
-            self.say(STDIN, data)
-        else:
-            self.input_open = False
-            self.say(EOF)
+        self.input_open = bool(data)
+        self.say(STDIN if data else EOF, data)
 
-    def receive(self) -> None:
+    def receive(self, connection: Socket) -> None:
         """What the agent sent."""
-        assert self.connection is not None
+        data, why = b"", "the agent's connection broke"
         try:
-            data = self.connection.recv(MAX_PIECE)
+            data = connection.recv(MAX_PIECE)
         except BlockingIOError:
             return
         except OSError as error:
-            self.lost(f"the agent's connection broke: {error.strerror or error}")
-            return
-        if not data:
-            self.lost("the agent's connection broke")
-            return
-        self.incoming += data
+            why = f"{why}: {error.strerror or error}"
+        if data:
+            self.incoming += data
+        else:
+            self.lost(why)
 
-    def write(self) -> None:
+    def write(self, number: int, data: bytes) -> None:
         """To standard output or error, as much as they take without blocking."""
-        assert self.writing
-        number, data = self.writing
         try:
             written = os.write(number, data[:_PIECE_OUT])
         except BlockingIOError:

@@ -4,12 +4,12 @@ Not forced to disk: when the machine goes down so do the jobs, and a record that
 """
 
 import logging
-import os
 from pathlib import Path
 
 import msgspec
 
 from node_agent.core.attempt import Attempt, Key, key_name
+from node_agent.service.files import put
 
 _log = logging.getLogger("cosched.agent")
 _encoder = msgspec.msgpack.Encoder()
@@ -47,18 +47,16 @@ class AttemptFiles:
     def keep(self, attempt: Attempt) -> None:
         """Write a record. Where that is not possible now (a full disk), it is kept in memory and written later."""
         path = self._directory / attempt.key
-        temporary = self._directory / f".{attempt.key}"
         try:
-            temporary.write_bytes(_encoder.encode(_apart(attempt)))
-            os.replace(temporary, path)
+            put(path, _encoder.encode(_apart(attempt)), 0o600)
         except OSError as error:
             if not self._unwritten:
                 _log.error("records cannot be written: %s: %s", path, error.strerror)
             self._problem = f"records cannot be written: {error.strerror}"
             self._unwritten[attempt.id] = attempt
-            return
-        if self._unwritten.pop(attempt.id, None) and not self._unwritten:
-            _log.warning("records can be written again")
+        else:
+            if self._unwritten.pop(attempt.id, None) and not self._unwritten:
+                _log.warning("records can be written again")
 
     def keep_again(self) -> None:
         """Try what could not be written."""

@@ -19,6 +19,7 @@ from cosched.identity import tls
 from cosched.identity.grants import load_grant_pub
 from cosched.identity.names import SCHEDULER, certificate
 from cosched.linux import sessions
+from cosched.linux.cgroups import YES
 from cosched.linux.check import what_can
 from cosched.linux.devices import Devices
 from cosched.linux.files import exec_problem
@@ -34,7 +35,6 @@ from node_agent.service.files import interpreter, programs_directory, script_pro
 from node_agent.service.load import Load
 
 _PATIENCE_S = 5.0
-_YES = "yes"
 _KINDS = ("v1", "v2")
 #: What the types of file systems begin with on which a uid means the same user for several machines.
 _SHARED = ("nfs", "cifs", "smb", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "afs", "orangefs", "9p", "virtiofs")
@@ -48,6 +48,11 @@ class Finding(msgspec.Struct, frozen=True):
     what: str
     level: Literal["ok", "warn", "fail"]
     found: str
+
+
+def _looked_at(what: str, problem: str, fine: str, level: Literal["warn", "fail"] = "warn") -> Finding:
+    """``fine`` where there is no problem."""
+    return Finding(what, level if problem else "ok", problem or fine)
 
 
 def findings(config: NodeConfig) -> Iterator[Finding]:
@@ -82,19 +87,16 @@ def _asker(config: NodeConfig) -> Iterator[Finding]:
 
 def _identity(config: NodeConfig) -> Iterator[Finding]:
     identity = Path(config.paths.identity)
-    try:
-        tls.agent_server_context(identity)
-        tls.client_context(identity)
-    except BadInput as error:
-        yield Finding("certificate", "fail", str(error))
-    else:
-        yield Finding("certificate", "ok", f"{identity}: ca.pem, node.pem, node.key")
-    try:
-        load_grant_pub(identity)
-    except BadInput as error:
-        yield Finding("grant key", "fail", str(error))
-    else:
-        yield Finding("grant key", "ok", f"{identity}: grant.pub")
+    for what, loads, files in (
+        ("certificate", (tls.agent_server_context, tls.client_context), "ca.pem, node.pem, node.key"),
+        ("grant key", (load_grant_pub,), "grant.pub"),
+    ):
+        try:
+            for load in loads:
+                load(identity)
+            yield Finding(what, "ok", f"{identity}: {files}")
+        except BadInput as error:
+            yield Finding(what, "fail", str(error))
 
 
 def _scheduler(config: NodeConfig) -> Finding:
@@ -147,9 +149,8 @@ def users_found(config: NodeConfig, mounts: str) -> Finding:
     fields = (line.split() for line in mounts.splitlines())
     shared = [f"{each[1]} ({each[2]})" for each in fields if each[2].removeprefix("fuse.").startswith(_SHARED)]
     found = "jobs run as the account of their submitter's name, whatever its uid (security.users)"
-    if not shared:
-        return Finding("users", "ok", found)
-    return Finding("users", "warn", f"{found}; files on {', '.join(shared)} are another user's where the uids differ")
+    differing = f"{found}; files on {', '.join(shared)} are another user's where the uids differ"
+    return _looked_at("users", differing if shared else "", found)
 
 
 def processes_found(config: NodeConfig, mounts: str) -> Finding:
@@ -177,8 +178,7 @@ def _programs(config: NodeConfig) -> Iterator[Finding]:
         except OSError as error:
             yield Finding("cosched-rsh", "fail", str(error))
     problem = script_problem(config.paths, others=others)
-    found = problem or f"can be executed in {config.paths.state}/jobs"
-    yield Finding("job scripts", "fail" if problem else "ok", found)
+    yield _looked_at("job scripts", problem, f"can be executed in {config.paths.state}/jobs", "fail")
 
 
 def _enforcement(config: NodeConfig) -> Iterator[Finding]:
@@ -197,11 +197,10 @@ def _enforcement(config: NodeConfig) -> Iterator[Finding]:
         can = told.get("can") or what_can(config)  # the guard's own word, else what the caller's rights allow
         decoys = (told.get("decoys") or {}).get("problem", decoys)
     for capability, answer in can.items():
-        held = answer == _YES or (capability == "cgroups" and answer in _KINDS)
+        held = answer == YES or (capability == "cgroups" and answer in _KINDS)
         yield Finding(capability, "ok" if held else "warn", answer)
-    if decoys:
-        decoys = f"{decoys}: beside a ceiling the owner's processes may wait for a tick when they wake each other"
-    yield Finding("hand-offs", "warn" if decoys else "ok", decoys or "decoys, while a ceiling is in force")
+    waits = "beside a ceiling the owner's processes may wait for a tick when they wake each other"
+    yield _looked_at("hand-offs", decoys and f"{decoys}: {waits}", "decoys, while a ceiling is in force")
 
 
 def _told_at_the_desk(config: NodeConfig) -> dict[str, Any]:
@@ -214,27 +213,23 @@ def _told_at_the_desk(config: NodeConfig) -> dict[str, Any]:
 
 def _waking(config: NodeConfig) -> Iterator[Finding]:
     """Whether this machine could be woken for jobs, where that is its owner's word."""
-    try:
-        agreed = ask(Path(config.paths.run) / SOCKET.name, {"do": "status"})["word"]["wake"]
-    except (Failed, KeyError):  # no guard, which is told, or one of an older version
-        return
-    yield _woken(config) if agreed else Finding("waking", "ok", "its owner has not agreed (cosched desk wake on)")
-
-
-def _woken(config: NodeConfig) -> Finding:
-    if (card := card_of(config.launch.address)) is None:
-        return Finding("waking", "warn", f"no Ethernet card has the address {config.launch.address}")
-    if not listens_asleep(card):
-        found = f"{card.name} does not listen while the machine sleeps: ethtool -s {card.name} wol g"
-        return Finding("waking", "warn", found)
-    return Finding("waking", "ok", f"by {card.name}, {card.mac}, at {card.broadcast}")
+    agreed = (_told_at_the_desk(config).get("word") or {}).get("wake")
+    if agreed is None:
+        return  # no guard, which is told, or one of an older version
+    if not agreed:
+        yield Finding("waking", "ok", "its owner has not agreed (cosched desk wake on)")
+    elif (card := card_of(config.launch.address)) is None:
+        yield Finding("waking", "warn", f"no Ethernet card has the address {config.launch.address}")
+    else:
+        deaf = f"{card.name} does not listen while the machine sleeps: ethtool -s {card.name} wol g"
+        fine = f"by {card.name}, {card.mac}, at {card.broadcast}"
+        yield _looked_at("waking", "" if listens_asleep(card) else deaf, fine)
 
 
 def _presence(config: NodeConfig) -> Iterator[Finding]:
     asked = config.presence.sources
-    for source in ("terminals", "sessions", "input"):
-        if source not in asked:
-            yield Finding(f"presence: {source}", "ok", "left out of presence.sources: not looked at")
+    left_out = [source for source in ("terminals", "sessions", "input") if source not in asked]
+    yield from (Finding(f"presence: {each}", "ok", "left out of presence.sources: not looked at") for each in left_out)
     for reading in _readings(asked):
         if reading.error:
             yield Finding(f"presence: {reading.source}", "warn", f"{reading.error}; unknown counts as present")
@@ -247,7 +242,7 @@ def _presence(config: NodeConfig) -> Iterator[Finding]:
         yield _keys(config)
     pressure = Pressure(config.cgroup.mount, config.cgroup.desk)
     pressure.look(0.0)
-    yield Finding("owner in pain", "warn" if pressure.problem else "ok", pressure.problem or pressure.sources)
+    yield _looked_at("owner in pain", pressure.problem, pressure.sources)
     with contextlib.suppress(OSError):
         yield _load(config)
 
@@ -259,9 +254,8 @@ def _keys(config: NodeConfig) -> Finding:
         problem = "" if config.presence.events else "presence.events is false"
     except OSError as error:
         problem = f"{error.filename}: {error.strerror}"
-    if problem:
-        return Finding("presence: keys", "warn", f"{problem}; seen at the next look only")
-    return Finding("presence: keys", "ok", f"seen at once, by {by} on /dev/pts")
+    late = problem and f"{problem}; seen at the next look only"
+    return _looked_at("presence: keys", late, f"seen at once, by {by} on /dev/pts")
 
 
 def _readings(asked: Collection[str]) -> Iterator[Reading]:
@@ -274,11 +268,8 @@ def _readings(asked: Collection[str]) -> Iterator[Reading]:
         except OSError as error:
             yield Reading("sessions", None, f"{error.filename}: {error.strerror}")
     if "input" in asked:
-        devices = Devices()
-        try:
+        with contextlib.closing(Devices()) as devices:
             yield devices.reading(0.0)
-        finally:
-            devices.close()
 
 
 def _load(config: NodeConfig) -> Finding:

@@ -5,6 +5,7 @@ told from memory, and its record is written when that is possible.
 """
 
 import asyncio
+import itertools
 import logging
 import os
 from collections.abc import Iterable
@@ -56,12 +57,10 @@ class Disk:
 
     async def keep(self) -> None:
         """For ever."""
-        looks = 0
-        while True:
+        for looks in itertools.count():
             self.look()
             if looks % _SWEEP_EVERY == 0:
                 await asyncio.to_thread(self.sweep)
-            looks += 1
             await asyncio.sleep(_LOOK_S)
 
     def look(self) -> None:

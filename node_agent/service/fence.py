@@ -6,24 +6,17 @@ import msgspec
 
 from cosched.linux.durable import write_durably
 from cosched.wire.messages import Fence
+from node_agent.service.kept import kept
 
 
 class EpochFile:
-    """The origin of orders that was welcomed last; ``fence`` is None before the first."""
+    """The origin of orders that was welcomed last; ``fence`` is what the file had, None before the first."""
 
     def __init__(self, path: Path) -> None:
         """Raises ValueError for a file that is there and cannot be understood: then no orders are safe to obey."""
         self._path = path
-        self.fence: Fence | None = None
-        try:
-            self.fence = msgspec.json.decode(path.read_bytes(), type=Fence)
-        except FileNotFoundError:
-            pass
-        except msgspec.DecodeError as error:
-            words = f"{path}: not the highest epoch seen ({error}); remove it to trust the next scheduler"
-            raise ValueError(words) from None
+        self.fence = kept(path, Fence, "the highest epoch seen", "remove it to trust the next scheduler")
 
     def keep(self, fence: Fence) -> None:
         """Write it down durably. Raises OSError."""
         write_durably(self._path, msgspec.json.encode(fence))
-        self.fence = fence

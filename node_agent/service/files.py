@@ -67,9 +67,9 @@ def install_rsh(place: Path) -> Path:
     return program
 
 
-def put(path: Path, text: str, mode: int) -> None:
+def put(path: Path, content: str | bytes, mode: int) -> None:
     """Write a whole new file: a running program keeps the one it has. Raises OSError."""
     temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text, encoding="utf-8")
+    temporary.write_bytes(content.encode() if isinstance(content, str) else content)
     temporary.chmod(mode)
     temporary.replace(path)

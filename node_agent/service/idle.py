@@ -9,7 +9,6 @@ only while a session is there; logind, who costs a process each time, seldom, un
 import asyncio
 import contextlib
 import json
-import logging
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -18,14 +17,12 @@ from typing import Final
 from cosched.linux.sessions import Session
 from node_agent.service import logind
 
-_log = logging.getLogger("cosched.agent")
 _ENDS_WITHIN_S: Final = 1.0
 _STALE_S: Final = 5.0  # what a display has not said for so long, it has not said
 _RETRY_S: Final = 30.0
 _ASK_LOGIND_S: Final = 5.0
 #: A display that was touched no longer ago than this has somebody now.
 _TOUCHED_S: Final = 1.0
-_PATH: Final = "/org/freedesktop/login1/session/"
 
 
 class IdleTimes:
@@ -41,16 +38,13 @@ class IdleTimes:
     def of(self, session: Session) -> float | None:
         """Seconds for which nobody has used a session; None where nobody can say."""
         now_s = time.monotonic()
-        known = []
-        if (seen := self._shown_idle_s(session, now_s)) is not None:
-            known.append(seen)
-        hint = self._hints.get(session.id)
-        if hint is not None and now_s - hint[1] < _STALE_S + _ASK_LOGIND_S:
-            if hint[0] is not None:
-                known.append(max(0.0, now_s - hint[0]))
-            elif not known:
-                return 0.0
-        return min(known, default=None)
+        shown_s = self._shown_idle_s(session, now_s)
+        since_s, asked_s = self._hints.get(session.id, (None, float("-inf")))
+        if now_s - asked_s >= _STALE_S + _ASK_LOGIND_S:
+            return shown_s
+        if since_s is None:  # in use, says logind
+            return 0.0 if shown_s is None else shown_s
+        return min(each for each in (shown_s, max(0.0, now_s - since_s)) if each is not None)
 
     def _shown_idle_s(self, session: Session, now_s: float) -> float | None:
         """What its display says; None where it has none, or that says nothing."""
@@ -64,8 +58,7 @@ class IdleTimes:
         for name in self._displays.keys() - wanted.keys():
             await self._displays.pop(name).close()
         for name, session in wanted.items():
-            display = self._displays.setdefault(name, _Watched(name, self._on_touched))
-            await display.keep(session)
+            await self._displays.setdefault(name, _Watched(name, self._on_touched)).keep(session)
         self.problem = next((each.problem for each in self._displays.values() if each.problem), "")
         now_s = time.monotonic()
         unseen = alone and any(self._shown_idle_s(each, now_s) is None for each in there)
@@ -131,7 +124,7 @@ class _Watched:
 
 async def _hint(session: str) -> tuple[float | None, float] | None:
     """What logind says of a session: since when it is idle (None: it isn't), and when that was; None: no answer."""
-    path = _PATH + "".join(_labelled(letter, at) for at, letter in enumerate(session))
+    path = f"{logind.PATH}/session/" + "".join(_labelled(letter, at) for at, letter in enumerate(session))
     try:
         out = await logind.asked(
             "get-property", logind.NAME, path, f"{logind.NAME}.Session", "IdleHint", "IdleSinceHintMonotonic"

@@ -5,20 +5,18 @@ knows its own by descent and by a mark; so it is where /proc hides others' proce
 """
 
 import os
-import re
 import socket
 from collections.abc import Hashable
 from pathlib import Path
 
 import psutil
 
-from cosched.linux.cgroups import read_pids_below
+from cosched.linux.cgroups import job_of, read_pids_below
 from cosched.linux.peers import peer_credentials
 from node_agent.guard.base import requests
 from node_agent.guard.base.client import GuardRefused
 from node_agent.service.guard import Guard
 
-_JOB = re.compile(r"job-(\d+)\.(\d+)")
 _TREES = ("", "freezer", "cpuacct", "cpu", "pids", "memory")
 
 
@@ -34,9 +32,8 @@ class JobLookup:
 
     async def attempt_of(self, pid: int) -> tuple[int, int] | None:
         """Job and attempt of a process, or None for one that is in none. Raises :class:`GuardGone`."""
-        by_cgroup = self.by_cgroup(pid)
-        if by_cgroup is not None:
-            return by_cgroup
+        if (found := self.by_cgroup(pid)) is not None:
+            return found
         try:
             if await self._has_groups() and os.access(self._proc / "1" / "cgroup", os.R_OK):
                 return None
@@ -75,10 +72,6 @@ class JobLookup:
             lines = (self._proc / str(pid) / "cgroup").read_text().splitlines()
         except OSError:
             return None
-        for line in lines:
-            path = line.split(":", 2)[-1]
-            if path.startswith(f"{self._cosched}/"):
-                found = _JOB.fullmatch(path[len(self._cosched) + 1 :].partition("/")[0])
-                if found:
-                    return int(found[1]), int(found[2])
-        return None
+        side = f"{self._cosched}/"
+        below = (path.removeprefix(side) for line in lines if (path := line.split(":", 2)[-1]).startswith(side))
+        return next(filter(None, (job_of(way.partition("/")[0]) for way in below)), None)

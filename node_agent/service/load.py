@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import psutil
 
-from cosched.linux import files
+from cosched.linux.cgroups import read_fields, read_number
+from cosched.linux.process import CPU_TICKS_PER_S, all_pids
 from cosched.linux.users import NOBODY
 from cosched.model.node import Usage
 
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 _SCAN_EVERY_S = 5.0
 _SHORTEST_S = 0.05  # a period below this says nothing
@@ -63,15 +63,13 @@ class Load:
         self._last = Usage()
         self.by_groups = False  # whether the last look had both cgroups to ask
 
-    def look(self) -> Usage:
-        """The use since the last look; the first one has no CPU figures."""
+    def look(self, shortest_s: float = _SHORTEST_S) -> Usage:
+        """The use since the last look; the first one has no CPU figures. The same again within ``shortest_s``."""
         now_s = time.monotonic()
+        if now_s - self._before_s < (shortest_s if self.by_groups or self._before is None else _SCAN_EVERY_S):
+            return self._last
         by_groups = self._by_groups()
         self.by_groups = by_groups is not None
-        if by_groups is None and self._before is not None and now_s - self._before_s < _SCAN_EVERY_S:
-            return self._last
-        if now_s - self._before_s < _SHORTEST_S:
-            return self._last
         sides = by_groups or self._by_processes()
         before, period_s = self._before, now_s - self._before_s
         self._before, self._before_s = sides, now_s
@@ -103,23 +101,20 @@ class Load:
         tasks, own = self._tasks(), self._own()
         sizes = [0, 0]
         seen: dict[int, tuple[float, float]] = {}
-        for name in os.listdir("/proc"):
-            if not name.isdigit():
-                continue
+        for pid in all_pids():
             try:
-                uid = os.stat(f"/proc/{name}").st_uid
-                with open(f"/proc/{name}/stat", "rb") as file:
+                uid = os.stat(f"/proc/{pid}").st_uid
+                with open(f"/proc/{pid}/stat", "rb") as file:
                     fields = file.read().rpartition(b")")[2].split()
             except OSError:
                 continue  # ended since
-            pid = int(name)
             if pid in tasks:
                 side = 0
             elif self._min_uid <= uid != NOBODY and pid not in own:
                 side = 1
             else:
                 continue
-            start_s, cpu_s = float(fields[19]), (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+            start_s, cpu_s = float(fields[19]), (int(fields[11]) + int(fields[12])) / CPU_TICKS_PER_S
             known = self._seen.get(pid)
             if self._before is not None:
                 self._spent[side] += max(0.0, cpu_s - known[1]) if known and known[0] == start_s else cpu_s
@@ -141,9 +136,9 @@ def _machine_bytes() -> int:
 
 
 def _rates(before: _Sides, now: _Sides, period_s: float) -> tuple[float, float, float]:
-    parallel = max(0.0, now.parallel - before.parallel) / period_s
-    local = max(0.0, now.local - before.local) / period_s
-    total = max(0.0, now.total - before.total) / period_s
+    parallel, local, total = (
+        max(0.0, after - earlier) / period_s for after, earlier in zip(now[:3], before[:3], strict=True)
+    )
     return parallel, local, max(0.0, total - parallel - local)
 
 
@@ -152,30 +147,17 @@ class _Accounts:
 
     def __init__(self, mount: Path) -> None:
         self._unified = (mount / "cgroup.controllers").exists()
-        self._mount = mount
         cpu = next((mount / name for name in ("cpuacct", "cpu,cpuacct") if (mount / name).is_dir()), mount / "cpuacct")
         self._cpu, self._memory = (mount, mount) if self._unified else (cpu, mount / "memory")
 
     def of(self, group: str) -> tuple[float, int] | None:
         """CPU seconds and bytes (without page cache that can go), or None where there is no such group."""
         cpu, memory = self._cpu / group, self._memory / group
-        try:
-            if self._unified:
-                cpu_s = _numbers(cpu / "cpu.stat")["usage_usec"] / 1e6
-                used, cache = _number(memory / "memory.current"), _numbers(memory / "memory.stat")["inactive_file"]
-            else:
-                cpu_s = _number(cpu / "cpuacct.usage") / 1e9
-                used = _number(memory / "memory.usage_in_bytes")
-                cache = _numbers(memory / "memory.stat")["total_inactive_file"]
-        except (OSError, KeyError, ValueError):
-            return None
-        return cpu_s, max(0, used - cache)
-
-
-def _number(path: Path) -> int:
-    return int(files.read(str(path)))
-
-
-def _numbers(path: Path) -> dict[str, int]:
-    lines = files.read(str(path)).splitlines()
-    return {name: int(value) for name, _, value in (line.partition(" ") for line in lines)}
+        caches = read_fields(str(memory / "memory.stat"))
+        if self._unified:
+            cpu_us: float = read_fields(str(cpu / "cpu.stat")).get("usage_usec", -1)
+            used, cache = read_number(str(memory / "memory.current")), caches.get("inactive_file", -1)
+        else:
+            cpu_us = read_number(str(cpu / "cpuacct.usage"), -1000) / 1000
+            used, cache = read_number(str(memory / "memory.usage_in_bytes")), caches.get("total_inactive_file", -1)
+        return None if min(cpu_us, used, cache) < 0 else (cpu_us / 1e6, max(0, used - cache))

@@ -11,6 +11,7 @@ from cosched.linux import inhibitors
 from cosched.linux.sessions import Session
 
 NAME: Final = "org.freedesktop.login1"
+PATH: Final = "/org/freedesktop/login1"
 _PATIENCE_S: Final = 2.0
 #: For the answer as a whole, however it comes; and of how many bytes it may be.
 _DEADLINE_S: Final = 4.0
@@ -53,7 +54,7 @@ class Inhibitors:
         if now_s - self._asked_s >= _ASK_S:
             self._asked_s = now_s
             try:
-                answer = await asked("call", NAME, "/org/freedesktop/login1", f"{NAME}.Manager", "ListInhibitors")
+                answer = await asked("call", NAME, PATH, f"{NAME}.Manager", "ListInhibitors")
                 self._there = inhibitors.on_screen(inhibitors.listed(answer), sessions)
             except (OSError, ValueError):
                 self._there = False

@@ -3,6 +3,7 @@
 from cosched.wire.messages import OutputChunk, ReadOutput
 from node_agent.core.agent import AgentCore
 from node_agent.core.attempt import STREAMS
+from node_agent.policy.cases import first_true
 from node_agent.service.spool import Spool
 
 
@@ -10,13 +11,13 @@ def output_chunk(core: AgentCore, spool: Spool, request: ReadOutput) -> OutputCh
     """A piece of a job's output, or why there is none."""
     attempt = core.get(request.job_id, request.attempt)
     final = attempt is None or attempt.ended is not None or attempt.forgotten
-    problem = ""
-    if request.stream not in STREAMS:
-        problem = f"no stream {request.stream!r}; there are {' and '.join(STREAMS)}"
-    elif request.offset < 0 or request.max_bytes < 0:
-        problem = "an offset or a size below 0"
-    elif attempt is not None and request.stream in attempt.elsewhere:
-        problem = f"{request.stream} was written to {attempt.elsewhere[request.stream]}"
+    elsewhere = None if attempt is None else attempt.elsewhere.get(request.stream)
+    problems = [
+        (f"no stream {request.stream!r}; there are {' and '.join(STREAMS)}", request.stream not in STREAMS),
+        ("an offset or a size below 0", request.offset < 0 or request.max_bytes < 0),
+        (f"{request.stream} was written to {elsewhere}", elsewhere is not None),
+    ]
+    problem = first_true(problems, "")
     data, size = b"", 0
     if not problem:
         try:

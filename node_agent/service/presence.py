@@ -9,6 +9,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from cosched.config.node import PresenceSettings
@@ -80,7 +81,6 @@ class Sources:
         self._deaf = True
         if self._keys is not None:
             self._keys.close()
-            self._keys = None
         self._devices.close()
         await self._idle.close()
 
@@ -98,31 +98,29 @@ class Sources:
             except OSError as error:
                 readings.append(Reading(name, None, f"{error.filename or name}: {error.strerror or error}"))
             except Exception as error:  # a source of its own must not take the others along
-                words = f"{type(error).__name__}: {error}"
                 if self._faults.get(name) is not type(error):  # once, not at each look
                     _log.exception("source %s", name)
                 self._faults[name] = type(error)
-                readings.append(Reading(name, None, words))
-        blind = [f"{reading.source}: {reading.error}" for reading in readings if reading.error]
-        if self._idle.problem:
-            blind.append(f"sessions: {self._idle.problem}")
-        self.blind = tuple(blind)
+                readings.append(Reading(name, None, f"{type(error).__name__}: {error}"))
+        failed = [(reading.source, reading.error) for reading in readings] + [("sessions", self._idle.problem)]
+        self.blind = tuple(f"{source}: {problem}" for source, problem in failed if problem)
         self._deaf = False
         self._hear(True)
         return readings
 
     async def _ask(self, name: str, recent_s: float) -> Reading:
-        if name == "terminals":
-            return self._terminals.reading(self._jobs_terminals, recent_s)
-        if name == "input":
-            return self._devices.reading(time.monotonic())
-        if name == "sessions":
-            found = sessions.active()
-            await self._idle.follow(found or (), alone=not self._devices.filenos())
-            reading = sessions.reading(found, self._idle.of)
-            quiet = reading.idle_s is not None and reading.idle_s > min(_QUIET_S, recent_s / 2)
-            inhibited = await self._inhibited(found) if quiet else []
-            return inhibited[0] if inhibited else reading
+        match name:
+            case "terminals":
+                return self._terminals.reading(self._jobs_terminals, recent_s)
+            case "input":
+                return self._devices.reading(time.monotonic())
+            case "sessions":
+                found = sessions.active()
+                await self._idle.follow(found or (), alone=not self._devices.filenos())
+                reading = sessions.reading(found, self._idle.of)
+                quiet = reading.idle_s is not None and reading.idle_s > min(_QUIET_S, recent_s / 2)
+                inhibited = await self._inhibited(found) if quiet else []
+                return inhibited[0] if inhibited else reading
         used = self._busy_cpus()
         idle_s = 0.0 if used > self._settings.busy_cpus else float("inf")
         return Reading("processes", idle_s if used >= 0 else None)
@@ -131,10 +129,9 @@ class Sources:
         """A sign where a program on the screen keeps the desktop from being idle: somebody watches it."""
         return [Reading("sessions", 0.0)] if found and await self._inhibitors.there(found) else []
 
-    def _key_pressed(self) -> None:
+    def _key_pressed(self, keys: KeyWatch) -> None:
         """Something was read from a pseudo-terminal. Fast typists, and jobs that type, cost little."""
-        assert self._keys is not None
-        used = self._keys.used()
+        used = keys.used()
         self._rest()
         self.terminals_used(used)
 
@@ -160,11 +157,10 @@ class Sources:
     def _hear(self, on: bool) -> None:
         if self._deaf:
             return
-        wanted: dict[int, Callable[[], None]] = {}
-        if on:
-            wanted = dict.fromkeys(self._devices.filenos(), self._device_used) if self._settings.events else {}
-            if self._keys is not None:
-                wanted[self._keys.fileno()] = self._key_pressed
+        devices = self._devices.filenos() if on and self._settings.events else ()
+        wanted: dict[int, Callable[[], None]] = dict.fromkeys(devices, self._device_used)
+        if on and self._keys is not None:
+            wanted[self._keys.fileno()] = partial(self._key_pressed, self._keys)
         loop = asyncio.get_running_loop()
         for fd in self._heard - wanted.keys():
             with contextlib.suppress(OSError, ValueError):  # closed since

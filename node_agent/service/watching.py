@@ -112,11 +112,10 @@ class Watching:
         for thread in seen_last:
             if busy.get(thread.pid):
                 return received(_counts(self._threads[thread.tid]), _counts(thread), messages=True)
-        for thread in seen_last:
-            local = thread.pid in found.unix
-            how = received(_counts(self._threads[thread.tid]), _counts(thread), messages=local)
-            if how is Receives.BLOCKS:
-                return how
+        local = [thread for thread in seen_last if thread.pid in found.unix]
+        ways = (received(_counts(self._threads[each.tid]), _counts(each), messages=True) for each in local)
+        if Receives.BLOCKS in ways:
+            return Receives.BLOCKS
         return Receives.NOTHING if seen_last else Receives.UNKNOWN
 
     def _ran_us(self, thread: Thread) -> int:
@@ -130,9 +129,8 @@ class Watching:
         its children.
         """
         busiest: dict[int, Thread] = {}
-        for thread in now:
-            if thread.pid not in busiest or self._ran_us(thread) > self._ran_us(busiest[thread.pid]):
-                busiest[thread.pid] = thread
+        for thread in sorted(now, key=self._ran_us, reverse=True):
+            busiest.setdefault(thread.pid, thread)
         before_us, self._kernel_us = self._kernel_us, {}
         for pid, thread in busiest.items():
             try:
@@ -165,19 +163,15 @@ class Watching:
         return max(0, connection.received_bytes - self._inet_before.get(connection.inode, connection).received_bytes)
 
     def _tell_transports(self, pids: list[int], found: Seen, busy: dict[int, bool]) -> None:
-        told = set()
-        if any(busy.values()):
-            told.add("tcp")
-        if any(_is_udp(each) for sockets in found.inet.values() for each in sockets):
-            told.add("udp")
-        if self._unix and self.receives is Receives.BLOCKS:
-            told.add("unix")
-        if not found.readable:
-            told.add(_NOT_READABLE)
         self._shared = {pid: self._shared[pid] if pid in self._shared else shares_memory(pid) for pid in pids}
-        if sum(self._shared.values()) > 1:
-            told.add(_SHARED_MEMORY)
-        self._transports = tuple(sorted(told))
+        there = {
+            "tcp": any(busy.values()),
+            "udp": any(_is_udp(each) for sockets in found.inet.values() for each in sockets),
+            "unix": bool(self._unix) and self.receives is Receives.BLOCKS,
+            _NOT_READABLE: not found.readable,
+            _SHARED_MEMORY: sum(self._shared.values()) > 1,
+        }
+        self._transports = tuple(sorted(name for name, is_there in there.items() if is_there))
 
 
 def _counts(thread: Thread) -> Counts:

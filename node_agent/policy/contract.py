@@ -9,15 +9,16 @@ Limits are relaxed only while the owner is away *and* the scheduler was heard la
 the next few looks: an agent that hangs or is cut off leaves a desk that arms by itself.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import NamedTuple
 
 from cosched.linux.presence_reading import Reading
 from cosched.model.desk import ContractReason
 from cosched.model.node import Presence
 from cosched.model.presets import Habit
+from cosched.model.time import US_PER_S
+from node_agent.policy.cases import first_true
 
-_US_PER_S = 1_000_000
 _STARTED = "just started"
 _HOURS = "working hours"
 _NOBODYS = "dedicated"
@@ -37,30 +38,26 @@ def unwatched(now_us: int) -> Watched:
     return Watched(Presence.UNKNOWN, _STARTED, now_us, _STARTED)
 
 
-def judged(before: Watched, readings: Iterable[Reading], now_us: int, habit: Habit) -> Watched:
+def judged(before: Watched, readings: Collection[Reading], now_us: int, habit: Habit) -> Watched:
     """Who is at the desk now, after what was known ``before`` and what the sources say. Times in microseconds."""
     if not habit.watched:
         return Watched(Presence.AWAY, _NOBODYS, before.last_sign_us, before.last_source)
-    away_after_us = round(min(habit.away_after_s, 1e9) * _US_PER_S)
-    last_us, last_source = before.last_sign_us, before.last_source
-    failed, watching = "", False
-    for reading in readings:
-        if reading.error:
-            failed = failed or f"{reading.source}: {reading.error}"
-        elif reading.idle_s is not None:
-            watching = True
-            sign_us = now_us - round(min(max(reading.idle_s, 0.0), 1e9) * _US_PER_S)
-            if sign_us > last_us:
-                last_us, last_source = sign_us, reading.source
-    if now_us - last_us < away_after_us:
-        presence = Presence.UNKNOWN if last_source == _STARTED else Presence.PRESENT
-        source = last_source
-    elif failed:
-        presence, source = Presence.UNKNOWN, failed
-    elif not watching:
-        presence, source = Presence.UNKNOWN, "no source of presence"
-    else:
-        presence, source = Presence.AWAY, last_source
+    away_after_us = round(min(habit.away_after_s, 1e9) * US_PER_S)
+    failed = next((f"{each.source}: {each.error}" for each in readings if each.error), "")
+    signs = [
+        (now_us - round(min(max(each.idle_s, 0.0), 1e9) * US_PER_S), each.source)
+        for each in readings
+        if not each.error and each.idle_s is not None
+    ]
+    # the first of equally late ones
+    last_us, last_source = max([(before.last_sign_us, before.last_source), *signs], key=lambda sign: sign[0])
+    seen = Presence.UNKNOWN if last_source == _STARTED else Presence.PRESENT
+    cases = [
+        ((seen, last_source), now_us - last_us < away_after_us),
+        ((Presence.UNKNOWN, failed), failed),
+        ((Presence.UNKNOWN, "no source of presence"), not signs),
+    ]
+    presence, source = first_true(cases, (Presence.AWAY, last_source))
     if habit.expected and presence is not Presence.PRESENT:
         presence, source = Presence.PRESENT, _HOURS
     return Watched(presence, source, last_us, last_source)
@@ -74,9 +71,10 @@ class Arm(NamedTuple):
 
 
 class Relax(NamedTuple):
-    """No ceiling until then (microseconds since boot), unless renewed."""
+    """No ceiling until then (microseconds since boot), unless renewed. ``reason``: why there is one all the same."""
 
     until_us: int
+    reason: ContractReason = ContractReason.NOT_RELAXED
 
 
 def decided(presence: Presence, heard_us: int | None, lease_us: int, now_us: int, keep_us: int) -> Arm | Relax:
@@ -92,7 +90,7 @@ def decided(presence: Presence, heard_us: int | None, lease_us: int, now_us: int
         return Arm("no scheduler has been heard yet")
     until_us = min(now_us + keep_us, heard_us + lease_us)
     if until_us <= now_us:
-        return Arm(f"the scheduler has not been heard for {(now_us - heard_us) / _US_PER_S:.0f} s")
+        return Arm(f"the scheduler has not been heard for {(now_us - heard_us) / US_PER_S:.0f} s")
     return Relax(until_us)
 
 
@@ -101,12 +99,10 @@ def reason_of(wanted: Arm | Relax, *, armed: bool, tight: bool, paused: bool, gu
 
     ``tight``: the ceiling is lowered because of pressure; ``guarded``: the guard answers.
     """
-    if not guarded:
-        return ContractReason.NO_GUARD
-    if paused:
-        return ContractReason.PAUSED
-    if not armed:
-        return ContractReason.RELAXED
-    if isinstance(wanted, Relax):
-        return ContractReason.NOT_RELAXED
-    return ContractReason.PRESSURE if tight and wanted.reason is ContractReason.PRESENT else wanted.reason
+    reasons = [
+        (ContractReason.NO_GUARD, not guarded),
+        (ContractReason.PAUSED, paused),
+        (ContractReason.RELAXED, not armed),
+        (ContractReason.PRESSURE, tight and wanted.reason is ContractReason.PRESENT),
+    ]
+    return first_true(reasons, wanted.reason)

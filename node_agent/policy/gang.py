@@ -9,7 +9,7 @@ of a slot, the node takes no part in slots: half-synchronised ones cost more tha
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from node_agent.policy.raising import Job, Key, Slots
+from node_agent.policy.raising import Job, Slots
 
 #: The largest error of a clock, as a share of a slot.
 MOST_OFF: Final = 0.1
@@ -80,9 +80,7 @@ def slots(jobs: Iterable[Job], clock: Clock, slot_us: int, now_us: int, until_us
     if len(placed) < 2 or known is None or not clock.good_for(slot_us, now_us):
         return None
     count = max(job.rows for job in placed)
-    rows: list[list[Key]] = [[] for _ in range(count)]
-    for job in placed:
-        rows[job.row % count].append(job.key)
+    rows = tuple(tuple(job.key for job in placed if job.row % count == row) for row in range(count))
     round_us = count * slot_us
     begin_us = (now_us + known[0]) // round_us * round_us - known[0]
-    return Slots(begin_us, slot_us, tuple(tuple(row) for row in rows), until_us)
+    return Slots(begin_us, slot_us, rows, until_us)

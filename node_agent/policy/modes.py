@@ -38,14 +38,14 @@ class Coscheduling:
     def __init__(self) -> None:
         self.clock = gang.Clock()
         self._budgets: dict[Key, Budget] = {}
-        self._given: dict[Key, Weigh] = {}
+        self.given: dict[Key, Weigh] = {}  # to be cleared when the guard has undone everything (it was restarted, say)
         self._holds_us: dict[Key, int] = {}  # how long the last raise was to hold
 
     def decide(self, jobs: Sequence[Job], slot_us: int, now_us: int, *, contended: bool) -> Decision:
         """What to do now. ``contended``: more tasks than CPUs. Times in microseconds (since boot)."""
         self._account(jobs, now_us)
         if not contended or len(jobs) < 2:
-            self._given.clear()  # what was given expires
+            self.given.clear()  # what was given expires
             return Decision()
         turns = gang.slots(jobs, self.clock, slot_us, now_us, now_us + LEASE_US)
         if turns is None:  # whoever was to have slots does without
@@ -55,23 +55,19 @@ class Coscheduling:
         for job in jobs:
             wanted = self._weight(job, jobs, most, now_us)
             if wanted is not None and self._is_new(wanted, now_us):
-                self._given[job.key] = wanted
+                self.given[job.key] = wanted
                 self._holds_us[job.key] = wanted.until_us - now_us
                 weights.append(wanted)
-        return Decision(tuple(weights), turns, self._look_us(jobs, now_us))
-
-    def forget_given(self) -> None:
-        """The guard has undone everything (it was restarted, say)."""
-        self._given.clear()
+        looks_us = (self._look_us(job, now_us) for job in jobs if looks_for_arrivals(job, jobs))
+        return Decision(tuple(weights), turns, min([SELDOM_US, *looks_us]))
 
     def _account(self, jobs: Sequence[Job], now_us: int) -> None:
         here = {job.key for job in jobs}
-        for known in (self._budgets, self._given, self._holds_us):
+        for known in (self._budgets, self.given, self._holds_us):
             for key in known.keys() - here:
                 del known[key]
         for job in jobs:
-            budget = self._budgets.setdefault(job.key, Budget(now_us, job.cpu_us))
-            budget.account(job.share, now_us, job.cpu_us)
+            self._budgets.setdefault(job.key, Budget(now_us, job.cpu_us)).account(job.share, now_us, job.cpu_us)
 
     def _weight(self, job: Job, here: Sequence[Job], most: float, now_us: int) -> Weigh | None:
         """What the job should weigh: raised for a moment, else by its share where shares are unequal."""
@@ -86,28 +82,22 @@ class Coscheduling:
 
     def _hold_us(self, job: Job, now_us: int) -> int:
         """For how long to raise: longer each time in a row, and beyond the shortest only as the budget lasts."""
-        given = self._given.get(job.key)
+        given = self.given.get(job.key)
         in_a_row = given is not None and given.percent == RAISED and given.until_us > now_us
         longer_us = min(LONGEST_HOLD_US, 2 * self._holds_us[job.key]) if in_a_row else HOLD_US
         return max(HOLD_US, min(longer_us, self._budgets[job.key].lasts_us(job.share, job.cpus)))
 
-    def _look_us(self, jobs: Sequence[Job], now_us: int) -> int:
-        """When to look again: for arrivals of those that may be raised and are not, or not for much longer."""
-        nexts_us = [SELDOM_US]
-        for job in jobs:
-            if not looks_for_arrivals(job, jobs):
-                continue
-            if job.mode is Mode.CCS and not self._budgets[job.key].open:
-                nexts_us.append(USED_UP_US)
-            else:
-                given = self._given.get(job.key)
-                left_us = given.until_us - now_us if given is not None and given.percent == RAISED else 0
-                nexts_us.append(max(ARRIVALS_US, left_us - ARRIVALS_US))
-        return min(nexts_us)
+    def _look_us(self, job: Job, now_us: int) -> int:
+        """When to look again for arrivals of a job: while it may be raised and is not, or not for much longer."""
+        if job.mode is Mode.CCS and not self._budgets[job.key].open:
+            return USED_UP_US
+        given = self.given.get(job.key)
+        left_us = given.until_us - now_us if given is not None and given.percent == RAISED else 0
+        return max(ARRIVALS_US, left_us - ARRIVALS_US)
 
     def _is_new(self, wanted: Weigh, now_us: int) -> bool:
         """Whether it has to be said: not while what was said before holds for some time yet."""
-        given = self._given.get(wanted.key)
+        given = self.given.get(wanted.key)
         if given is None or given.until_us <= now_us:
             return True
         if given.percent != wanted.percent:

@@ -12,6 +12,7 @@ A thread that gets no messages receives nothing, whatever it does.
 from typing import Final, NamedTuple
 
 from cosched.model.coscheduling import Receives
+from node_agent.policy.cases import first_true
 
 #: No timer preempts more often than this for each second of CPU time (HZ is at most 1000).
 YIELDS_PER_CPU_S: Final = 1500.0
@@ -34,15 +35,14 @@ def received(before: Counts, now: Counts, *, messages: bool) -> Receives:
     """How the thread received between two looks; ``messages``: whether any came meanwhile."""
     cpu_us = max(1, now.cpu_us - before.cpu_us)
     slept, pushed = now.voluntary - before.voluntary, now.involuntary - before.involuntary
-    if slept < 0 or pushed < 0 or now.cpu_us < before.cpu_us:
-        return Receives.UNKNOWN  # another thread has the number now
-    if not messages:
-        return Receives.NOTHING
-    if pushed >= LEAST_EVENTS and pushed * 1e6 / cpu_us >= YIELDS_PER_CPU_S and pushed >= slept:
-        return Receives.YIELDS
-    if slept >= LEAST_EVENTS and slept * 1e6 / cpu_us >= BLOCKS_PER_CPU_S:
-        return Receives.BLOCKS
-    return Receives.POLLS if cpu_us >= LEAST_CPU_US else Receives.UNKNOWN
+    ways = [
+        (Receives.UNKNOWN, slept < 0 or pushed < 0 or now.cpu_us < before.cpu_us),  # another thread has the number now
+        (Receives.NOTHING, not messages),
+        (Receives.YIELDS, pushed >= max(LEAST_EVENTS, slept) and pushed * 1e6 / cpu_us >= YIELDS_PER_CPU_S),
+        (Receives.BLOCKS, slept >= LEAST_EVENTS and slept * 1e6 / cpu_us >= BLOCKS_PER_CPU_S),
+        (Receives.POLLS, cpu_us >= LEAST_CPU_US),
+    ]
+    return first_true(ways, Receives.UNKNOWN)
 
 
 def settled(before: Receives, seen: Receives) -> Receives:

@@ -22,6 +22,7 @@ from cosched.identity.grants import load_grant_pub
 from cosched.identity.renewal import Renewal
 from cosched.linux import slices
 from cosched.linux.cgroups import YES
+from cosched.linux.process import boot_id
 from cosched.wire.messages import VERSION, Hello
 from cosched.wire.sequence import new_session
 from node_agent.core import inputs as happened
@@ -48,9 +49,10 @@ from node_agent.service.rsh_proxy import RshProxy
 from node_agent.service.sleep_watch import SleepWatch
 from node_agent.service.spool import Spool
 from node_agent.service.survey import UserSurveys
+from node_agent.service.tasks import ended
 
 _log = logging.getLogger("cosched.agent")
-_AGAIN_S = 1.0
+_NOT_RENEWED = "the identity was changed and cannot be used; the one from before is used on: %s"
 
 
 class Agent:
@@ -62,7 +64,7 @@ class Agent:
         run, state = Path(config.paths.run), Path(config.paths.state)
         self.socket, self.job_socket = str(run / "agent.sock"), str(run / "job.sock")
         self.complaints = Complaints()
-        self.boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        self.boot_id = boot_id()
         try:
             if problem := script_problem(config.paths):
                 raise Failed(problem)
@@ -72,12 +74,11 @@ class Agent:
             self.revocations = Revocations(state / "revoked")
             rsh = str(install_rsh(programs_directory(config.paths)))
             records = AttemptFiles(state / "attempts")
-            kept = records.load()
+            self.core = AgentCore(config.name, self.boot_id, epochs.fence, records.load())
         except OSError as error:
             raise Failed(f"{error.filename or config.paths.run}: {error.strerror or error}") from None
         except ValueError as error:
             raise NeedsRepair(str(error)) from None
-        self.core = AgentCore(config.name, self.boot_id, epochs.fence, kept)
         identity = self._identity = Path(config.paths.identity)
         spool = Spool(state / "spool", config.output.limit_bytes)
         self.disk = Disk(config, self.core.attempts, records, spool)
@@ -102,11 +103,10 @@ class Agent:
             lambda key, more: self.groups.hand_in(happened.RanksAsked(key, more)),
         )
         self.desk = Desk(config, self.groups.guard, self.job_lookup, self.core.lease, self.disk.problem)
-        self.groups.on_guard.append(self.desk.again)
         self.groups.on_desk = self.desk.decided
         self.groups.on_keys = self.desk.sources.terminals_used
         self.coscheduler = Coscheduler(config, self.groups.guard, self.core.attempts)
-        self.groups.on_guard.append(self.coscheduler.guard_is_new)
+        self.groups.on_guard += [self.desk.again, self.coscheduler.guard_is_new]
         self.rsh_proxy = RshProxy(
             self.groups, Commands(self.groups), self.job_lookup, self.complaints, self.revocations
         )
@@ -165,28 +165,30 @@ class Agent:
         try:
             try:
                 servers.append(await self.rsh_proxy.local(self.socket))
-                servers.append(await self.rsh_proxy.remote(renewal.made))
+                servers.append(remote := await self.rsh_proxy.remote(renewal.made))
                 servers.append(self.channel.listen(self.job_socket))
             except OSError as error:
                 raise Failed(f"cannot listen: {error.strerror or error}") from None
             tasks.append(asyncio.create_task(self._fatal(self.groups.guard.keep())))
             await self._first_words()
             parts = (self.desk, self.coscheduler, self.link, self.disk, self.sleep_watch)
-            work = [*(each.keep() for each in parts), renewal.keep(self._renewed, _not_renewed)]
+            work = [
+                *(each.keep() for each in parts),
+                renewal.keep(partial(self._renewed, remote), partial(_log.warning, _NOT_RENEWED)),
+            ]
             tasks += [asyncio.create_task(self._fatal(each)) for each in work]
             yield
         finally:
-            await _ended(tasks)
+            await ended(tasks)
             for server in servers:
                 server.close()
             for path in (self.socket, self.job_socket):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(path)
+                Path(path).unlink(missing_ok=True)
 
-    def _renewed(self, context: ssl.SSLContext) -> None:
+    def _renewed(self, remote: Entrance, context: ssl.SSLContext) -> None:
         _log.info("the identity in %s was renewed", self._identity)
-        self.rsh_proxy.renewed(context)
-        self.link.renewed()
+        remote.context = context
+        self.link.renewed.set()
 
     async def _first_words(self) -> None:
         """What the guard says this machine can enforce, if it is there."""
@@ -199,25 +201,10 @@ class Agent:
         """A part that fails for a reason nobody thought of takes the agent down: its supervisor starts it anew."""
         try:
             await work
-        except asyncio.CancelledError:
-            raise
-        except BaseException:
+        except Exception:
             _log.exception("the agent cannot go on")
             os.kill(os.getpid(), signal.SIGTERM)
             raise
-
-
-async def _ended(tasks: list[asyncio.Task[None]]) -> None:
-    """Cancel them until they have ended: a TaskGroup that fails at that very moment tells of its failure alone."""
-    while pending := [task for task in tasks if not task.done()]:
-        for task in pending:
-            task.cancel()
-        await asyncio.wait(pending, timeout=_AGAIN_S)
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _not_renewed(why: str) -> None:
-    _log.warning("the identity was changed and cannot be used; the one from before is used on: %s", why)
 
 
 def start(config: NodeConfig) -> None:

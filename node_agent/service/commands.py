@@ -22,6 +22,7 @@ from cosched.wire.stream import MAX_PIECE, Frames, Kind, frame
 from node_agent.core.attempt import Attempt
 from node_agent.core.replies import AWAY, Declined
 from node_agent.service.groups import Groups
+from node_agent.service.tasks import ended
 
 _log = logging.getLogger("cosched.agent")
 _GUARD_WAIT_S = 5.0  # a command that is asked for while the guard is being started anew
@@ -74,17 +75,13 @@ class Commands:
         self._running[attempt.key] += 1
         try:
             theirs, ours = await self._attached(attempt, wanted)
-            try:
+            with contextlib.closing(ours):
                 ours.write(frame(Kind.ACK, _STANDS.pack(wanted.stdout, wanted.stderr)))
                 await relayed(reader, writer, theirs, ours, caller_is_near=caller_is_near)
-            finally:
-                ours.close()
         except CannotRun as error:
             await fail(writer, f"{self._groups.config.name} cannot run it: {error}")
         finally:
-            self._running[attempt.key] -= 1
-            if not self._running[attempt.key]:
-                del self._running[attempt.key]
+            self._running -= Counter((attempt.key,))  # keeps positive counts alone
 
     async def _attached(self, attempt: Attempt, wanted: Wanted) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection to the supervisor of that command, which is started if it was not. Raises :class:`CannotRun`."""
@@ -153,9 +150,7 @@ async def relayed(
             theirs.write(frame(Kind.HANGUP))
             await theirs.drain()
     finally:
-        for task in (inward, back):
-            task.cancel()
-        await asyncio.gather(inward, back, return_exceptions=True)
+        await ended((inward, back))
 
 
 async def fail(writer: asyncio.StreamWriter, message: str) -> None:

@@ -25,7 +25,7 @@ class Complaints:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self._told: dict[tuple[str, str], tuple[float, int]] = {}
-        self._lines, self._since_s = 0, 0.0
+        self._lines: dict[str, tuple[float, int]] = {}
         self._notes: dict[str, tuple[float, int]] = {}
 
     def note(self, level: int, text: str) -> None:
@@ -38,15 +38,21 @@ class Complaints:
         self.counts[kind] += 1
         if (left_out := _passed(self._told, (peer, kind), 1)) is None:
             return
-        now_s = time.monotonic()
-        if now_s - self._since_s >= _EVERY_S:
-            self._lines, self._since_s = 0, now_s
-        if self._lines >= _MOST_LINES:
+        if _passed(self._lines, "of all peers", _MOST_LINES) is None:
             del self._told[peer, kind]  # it was not logged
             return
-        self._lines += 1
         more = f" ({left_out} more since it was last said)" if left_out else ""
         _log.warning("refused, %s, from %s: %s%s", kind, peer, message, more)
+
+
+def log_change(before: str, problem: str, message: str, *values: object, level: int = logging.WARNING) -> str:
+    """Log a problem when it is another one than before, not at every try; the problem.
+
+    ``message`` has places for ``values`` and for the problem, which is the last.
+    """
+    if problem != before:
+        _log.log(level, message, *values, problem)
+    return problem
 
 
 def _passed(counts: dict[Any, tuple[float, int]], key: Hashable, most: int) -> int | None:

@@ -5,7 +5,6 @@ while; so when this stops, or the scheduler is silent for some seconds, jobs are
 """
 
 import asyncio
-import logging
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -25,10 +24,10 @@ from node_agent.guard.base.client import GuardGone, GuardRefused
 from node_agent.policy.gang import period_begins_us
 from node_agent.policy.modes import LEASE_US, SELDOM_US, Coscheduling, looks_for_arrivals
 from node_agent.policy.raising import NEUTRAL, Job, Key, Slots
+from node_agent.service.complaints import log_change
 from node_agent.service.guard import Guard
 from node_agent.service.watching import Watching
 
-_log = logging.getLogger("cosched.agent")
 #: What the scheduler said counts for so long.
 _TOLD_US: Final = LEASE_US
 #: Slots whose beginning has moved by less than this share of one are not asked for anew.
@@ -41,8 +40,7 @@ class Coscheduler:
 
     def __init__(self, config: NodeConfig, guard: Guard, attempts: Iterable[Attempt]) -> None:
         self._guard = guard
-        self._shift_us = config.coscheduling.clock_shift_us
-        self._cpus = config.procs
+        self._config = config
         self._attempts = attempts
         self._groups = JobGroups(config.cgroup.mount, config.cgroup.cosched)
         self._core = Coscheduling()
@@ -66,7 +64,7 @@ class Coscheduler:
     def told(self, turns: Turns) -> None:
         """The scheduler has answered a heartbeat."""
         now_us = boottime_us()
-        self._core.clock.answered(turns.asked_us, turns.now_us + self._shift_us, now_us)
+        self._core.clock.answered(turns.asked_us, turns.now_us + self._config.coscheduling.clock_shift_us, now_us)
         before, self._turns, self._told_us = self._turns, turns, now_us
         if (turns.jobs, turns.contended, turns.slot_us) != (before.jobs, before.contended, before.slot_us):
             self._news.set()
@@ -89,7 +87,7 @@ class Coscheduler:
         """All levers are as they were made."""
         self._asked = None
         self._in_step_until_us = 0
-        self._core.forget_given()
+        self._core.given.clear()
         self._news.set()
 
     async def keep(self) -> None:
@@ -102,19 +100,14 @@ class Coscheduler:
                     self._problem = ""
                 except (OSError, GuardGone, GuardRefused) as error:
                     look_us = SELDOM_US
-                    self._say(str(error))
-                await self._news_within(look_us / 1e6)
+                    self._problem = log_change(self._problem, str(error), "coscheduling: %s")
+                # A hundred times a second: half of what asyncio.timeout would cost.
+                timer = asyncio.get_running_loop().call_later(look_us / 1e6, self._news.set)
+                await self._news.wait()
+                timer.cancel()
         finally:
             if self._diag is not None:
                 self._diag.close()
-
-    async def _news_within(self, wait_s: float) -> None:
-        """Wait for news, at most so long. (A hundred times a second: half of what asyncio.timeout would cost.)"""
-        timer = asyncio.get_running_loop().call_later(wait_s, self._news.set)
-        try:
-            await self._news.wait()
-        finally:
-            timer.cancel()
 
     async def _step(self) -> int:
         """One decision carried out; when to look again. Raises OSError, GuardGone, GuardRefused."""
@@ -141,29 +134,24 @@ class Coscheduler:
     def _follow(self) -> set[Key]:
         """The attempts that may have processes here; who is new is watched from now on."""
         here = {
-            (each.job_id, each.attempt): (min(each.prepare.tasks, self._cpus), watched_in(each.prepare))
+            (each.job_id, each.attempt): (min(each.prepare.tasks, self._config.procs), watched_in(each.prepare))
             for each in self._attempts
             if each.prepare is not None and not each.ended
         }
-        for gone in self._watched.keys() - here.keys():
-            del self._watched[gone]
-        for key in here.keys() - self._watched.keys():
-            self._watched[key] = Watching(key, self._groups, *here[key])
+        self._watched = {
+            key: self._watched.get(key) or Watching(key, self._groups, *about) for key, about in here.items()
+        }
         return set(here)
 
     def _look(self, now_us: int) -> None:
-        if self._diag is None:
-            self._diag = SockDiag()
+        self._diag = self._diag or SockDiag()
         inet = {each.inode: each for each in self._diag.inet()}
         for watched in self._watched.values():
             watched.look(inet, now_us)
 
     def _job(self, turn: Turn) -> Job:
         watched = self._watched[turn.job_id, turn.attempt]
-        try:
-            mode = Mode(turn.mode)
-        except ValueError:
-            mode = Mode.NONE
+        mode = Mode(turn.mode) if turn.mode in list(Mode) else Mode.NONE  # else a later scheduler's
         rows = turn.rows if self._core.clock.good_for(self._turns.slot_us, boottime_us()) else 0
         return Job(watched.key, mode, watched.receives, False, 0, turn.share, turn.row, rows, watched.cpus)
 
@@ -204,8 +192,3 @@ class Coscheduler:
         except GuardRefused as error:
             if error.code not in ("unknown", "stale"):  # the job has just ended, or we were late
                 raise
-
-    def _say(self, problem: str) -> None:
-        if problem != self._problem:
-            _log.warning("coscheduling: %s", problem)
-        self._problem = problem

@@ -5,7 +5,6 @@ scheduler is there: without it the contract is armed.
 """
 
 import asyncio
-import contextlib
 import logging
 import os
 import time
@@ -25,6 +24,7 @@ from cosched.model.desk import Pressure as PressureShares
 from cosched.model.job import PRIVATE_PLACES
 from cosched.model.node import Presence, Usage
 from cosched.model.presets import Habit
+from cosched.model.time import US_PER_S
 from cosched.wire.messages import NO_WORD, Heartbeat, OwnersWord
 from node_agent.core.lease import Lease
 from node_agent.guard.base import requests
@@ -32,13 +32,14 @@ from node_agent.guard.base.client import GuardGone, GuardRefused
 from node_agent.policy.backoff import Backoff, backed_off
 from node_agent.policy.contract import Arm, Relax, decided, judged, reason_of, unwatched
 from node_agent.service.card import Card, card_of
+from node_agent.service.complaints import log_change
 from node_agent.service.guard import Guard
 from node_agent.service.job_lookup import JobLookup
 from node_agent.service.load import Load
 from node_agent.service.presence import Sources
+from node_agent.service.tasks import ends_within
 
 _log = logging.getLogger("cosched.agent")
-_US_PER_S = 1_000_000
 _KEEP_LOOKS = 3  # for how many looks a relaxation lasts, unless renewed
 _LONGEST_LOOK_S = 5.0
 _CARD_S = 60.0  # between two looks at the network card
@@ -75,13 +76,11 @@ class Desk:
         )
         self.watched = unwatched(boottime_us())
         self.usage = Usage()
-        self._loaded_s = -_LONGEST_LOOK_S
         self._pressure = Pressure(config.cgroup.mount, config.cgroup.desk)
         self._shares: dict[str, float] = {}
         self._status: dict[str, Any] = {}  # what the guard said last
         self._may_wake: list[list[int]] | None = None  # when the owner lets this machine be woken, as the guard says it
         self._card: Card | None = None  # by which it would be
-        self._carded_s = -_CARD_S
         self._looking: asyncio.Task[None] | None = None
         self.backoff = Backoff()
         self.armed = False
@@ -101,13 +100,12 @@ class Desk:
         self._contract: SocialContract | None = None
         self.epoch = 0
         self._again = asyncio.Event()
-        by_guard = bool(config.security.agent_user) and os.geteuid() != 0
         self.sources = Sources(
             config.presence,
             lambda: terminals_of(job_lookup.tasks()),
             lambda: self.usage.cpu_local,
             self._sign,
-            by_guard=by_guard,
+            by_guard=bool(config.security.agent_user) and os.geteuid() != 0,
         )
 
     def welcome(self, contract: SocialContract, epoch: int) -> None:
@@ -129,12 +127,11 @@ class Desk:
                 paused=self.paused,
                 guard="" if self._guard.ready.is_set() else self._guard.problem,
             )
-        watched = self.watched
         blind = self.sources.blind if self._habit().watched else ()
         return Heartbeat(
             self.usage,
-            watched.presence,
-            watched.source,
+            self.watched.presence,
+            self.watched.source,
             self.limited_cpus,
             self.armed,
             blind,
@@ -167,7 +164,7 @@ class Desk:
             _pressure(self._shares),
             Wakeups(tuple(probed["counts"]), probed["late_us"]) if probed else None,
             self._wakeable() if self.asleep else None,
-            None if opens_us is None else max(0, opens_us - boottime_us()) / _US_PER_S,
+            None if opens_us is None else max(0, opens_us - boottime_us()) / US_PER_S,
             self._disk_problem(),
         )
 
@@ -176,18 +173,17 @@ class Desk:
         if not self._may_wake or self._card is None:
             return None
         at_us = boottime_us()
-        spans = [((max(begin, at_us) - at_us) / _US_PER_S, (end - at_us) / _US_PER_S) for begin, end in self._may_wake]
+        spans = [((max(begin, at_us) - at_us) / US_PER_S, (end - at_us) / US_PER_S) for begin, end in self._may_wake]
         return Wakeable(self._card.mac, self._card.broadcast, tuple(span for span in spans if span[0] < span[1]))
 
     def _look_for_card(self) -> None:
         """Before it is needed, since a report just before a sleep has no time for it; and beside, as names may hang."""
-        looking = self._looking is not None and not self._looking.done()
-        if self._may_wake and not looking and time.monotonic() - self._carded_s >= _CARD_S:
-            self._carded_s = time.monotonic()
+        if self._may_wake and (self._looking is None or self._looking.done()):
             self._looking = asyncio.create_task(self._find_card())
 
     async def _find_card(self) -> None:
         self._card = await asyncio.to_thread(card_of, self._config.launch.address)
+        await asyncio.sleep(_CARD_S)
 
     async def keep(self) -> None:
         """Watch until cancelled."""
@@ -197,21 +193,16 @@ class Desk:
             while True:
                 await self._look()
                 self._again.clear()
-                with contextlib.suppress(TimeoutError):
-                    unheard = self.watched.presence is Presence.AWAY and self._habit().watched
-                    soon = unheard and not self.sources.hears  # nobody would be heard who comes
-                    async with asyncio.timeout(min(self._period_s, _UNHEARD_S) if soon else self._period_s):
-                        await self._again.wait()
+                unheard = self.watched.presence is Presence.AWAY and self._habit().watched
+                soon = unheard and not self.sources.hears  # nobody would be heard who comes
+                await ends_within(min(self._period_s, _UNHEARD_S) if soon else self._period_s, self._again.wait())
         finally:
             if self._looking is not None:
                 self._looking.cancel()
             await self.sources.close()
 
     async def _look(self) -> None:
-        now_s = time.monotonic()
-        if now_s - self._loaded_s >= 0.9 * self._period_s:  # over less, a short-lived process is much
-            self.usage = self._load.look()
-            self._loaded_s = now_s
+        self.usage = self._load.look(0.9 * self._period_s)  # over less, a short-lived process is much
         now = self._habit()
         readings = []
         if now.watched and self._config.parallel:
@@ -249,7 +240,7 @@ class Desk:
             self.armed, self.limited_cpus, self._asked, self._may_wake = False, None, None, None
             self.sources.guard_tells = False
             return
-        keep_us = round(_KEEP_LOOKS * self._period_s * _US_PER_S)
+        keep_us = round(_KEEP_LOOKS * self._period_s * US_PER_S)
         wanted = decided(self.watched.presence, self._lease.heard_us, self._lease.lease_us, boottime_us(), keep_us)
         self._wanted = wanted
         try:
@@ -271,9 +262,7 @@ class Desk:
             self.take(await self._guard.ask(requests.Status()))
         except (GuardGone, GuardRefused) as error:
             self.armed, self._asked = False, None
-            if self._problem != str(error):
-                _log.warning("the guard was not told who is at the desk: %s", error)
-            self._problem = str(error)
+            self._problem = log_change(self._problem, str(error), "the guard was not told who is at the desk: %s")
 
     async def _have_keys_told(self) -> None:
         """Where the guard cannot either, keys are seen at the next look. Raises :class:`GuardGone`."""
@@ -317,8 +306,7 @@ class Desk:
         if can.get("private /tmp") == "yes" and self._kept:
             can["private /tmp"] = f"yes, but for {', '.join(self._kept)}"
         self.enforces = can
-        limits = status.get("limits") or {}
-        self.limited_cpus = _cpus(limits.get("cpus"))
+        self.limited_cpus = _cpus((status.get("limits") or {}).get("cpus"))
 
 
 def _cpus(found: object) -> float | None:

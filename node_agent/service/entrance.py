@@ -18,6 +18,7 @@ from cosched.admission import Bounds, NoPlace, Places
 from cosched.linux.descriptors import raised_limit
 from cosched.listening import Listener
 from node_agent.guard.base.budget import Budget
+from node_agent.guard.base.sockets import listening
 
 #: A client at a Unix socket waits in turn, also behind a full backlog; at a port it would have to come again.
 _BACKLOG, _BACKLOG_OF_PORT = 64, 512
@@ -32,6 +33,11 @@ _BUDGETS: Final = 1024
 _DESCRIPTORS: Final = 16_384
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter, "Place"], Awaitable[None]]
+
+
+def open_to_all(path: str) -> socket.socket:
+    """A Unix socket that every user of this node may connect to, in place of an earlier agent's. Raises OSError."""
+    return listening(path, 0o111, _BACKLOG, socket.SOCK_STREAM)
 
 
 class Place:

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from cosched.linux.peers import peer_credentials
 from node_agent.guard.base import requests
 from node_agent.guard.base.client import GuardClient, GuardGone, GuardRefused, Message
+from node_agent.service.complaints import log_change
+from node_agent.service.tasks import ends_within
 
 _log = logging.getLogger("cosched.agent")
 _RETRY_S = (0.2, 2.0)
@@ -18,7 +20,6 @@ _PATIENCE_S = 20.0
 #: How often a guard that is asked nothing is asked for a sign of life, and how long it may take for that.
 _SIGN_EVERY_S = 2.0
 _SIGN_WITHIN_S = 5.0
-
 
 #: Takes the answer to a request, or why there will be none.
 Then = Callable[[Message | GuardGone], None]
@@ -69,11 +70,7 @@ class Guard:
 
     async def _watch(self) -> None:
         """Until the connection is lost. A guard that is there and does not answer is as good as gone."""
-        while not self._lost.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_SIGN_EVERY_S):
-                    await self._lost.wait()
-                    return
+        while not await ends_within(_SIGN_EVERY_S, self._lost.wait()):
             await self.ask(requests.Status(), patience_s=_SIGN_WITHIN_S)
 
     @property
@@ -125,12 +122,9 @@ class Guard:
         if self._client is None:
             raise GuardGone(f"no guard at {self._path}: {self.problem}")
         number = self._client.send(request, fds)
-        late = asyncio.get_running_loop().call_later(patience_s, self._late, requests.word(request), patience_s)
-        self._waiting[number] = then, late
+        late = GuardGone(f"the guard has not answered {requests.word(request)!r} for {patience_s:.0f} s")
+        self._waiting[number] = then, asyncio.get_running_loop().call_later(patience_s, self._lose, late)
         return number
-
-    def _late(self, what: object, patience_s: float) -> None:
-        self._lose(GuardGone(f"the guard has not answered {what!r} for {patience_s:.0f} s"))
 
     def _readable(self) -> None:
         try:
@@ -146,9 +140,7 @@ class Guard:
             self._lose(error)
 
     def _lose(self, error: GuardGone) -> None:
-        if self.problem != str(error):
-            _log.warning("%s", error)
-        self.problem = str(error)
+        self.problem = log_change(self.problem, str(error), "%s")
         self.ready.clear()
         self._hang_up()
         waiting, self._waiting = self._waiting, {}

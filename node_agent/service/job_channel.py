@@ -14,15 +14,12 @@ from typing import Final
 
 from cosched.admission import Bounds
 from cosched.linux.peers import peer_credentials
+from node_agent.core.attempt import Key
 from node_agent.guard.base.budget import Budget
 from node_agent.guard.base.client import GuardGone
 from node_agent.service.complaints import Complaints
-from node_agent.service.entrance import Entrance, Place
+from node_agent.service.entrance import Entrance, Place, open_to_all
 from node_agent.service.job_lookup import JobLookup
-from node_agent.service.unix_socket import bound_for_all
-
-#: Job and attempt.
-Key = tuple[int, int]
 
 MAX_LINE_BYTES: Final = 8 << 10
 #: The most ranks of a job on one node that can be connected, with twice as many connections of all jobs.
@@ -72,7 +69,7 @@ class JobChannel:
     def listen(self, path: str) -> Entrance:
         """Listen for ranks at a path. Raises OSError."""
         return Entrance(
-            [bound_for_all(path)], _BOUNDS, _SHARE, _AT_ONCE_US, self._lookup.job_or_user, self._served, self._full
+            [open_to_all(path)], _BOUNDS, _SHARE, _AT_ONCE_US, self._lookup.job_or_user, self._served, self._full
         )
 
     def offer(self, key: Key, number: int, shares: Mapping[str, int]) -> None:
@@ -118,8 +115,6 @@ class JobChannel:
             await self._heard(key, reader, writer)
         except Refused as error:
             self._complain("channel", str(error), f"user {uid}")
-        except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
-            pass  # it has gone
 
     async def _caller(self, pid: int, uid: int) -> Key:
         try:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import random
-import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NoReturn
@@ -46,11 +45,12 @@ from cosched.wire.messages import (
 from cosched.wire.sequence import Numbering, OutOfTurn, Turn, checked_session
 from node_agent.core import inputs as happened
 from node_agent.core.attempt import Key
-from node_agent.service.complaints import Complaints
+from node_agent.service.complaints import Complaints, log_change
 from node_agent.service.coscheduler import Coscheduler
 from node_agent.service.desk_watch import Desk
 from node_agent.service.groups import Groups
 from node_agent.service.revocations import Revocations
+from node_agent.service.tasks import first_ended
 
 _log = logging.getLogger("cosched.agent")
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 5.0  # so all are back within 10 s, however long the scheduler was away
@@ -64,10 +64,6 @@ class _Problem(msgspec.Struct, frozen=True):
 
 class LinkEnded(Exception):
     """The link is of no use; the message says why."""
-
-
-class Renewed(LinkEnded):
-    """The node's certificate is another one now: the scheduler is to see it."""
 
 
 class Link:
@@ -105,11 +101,8 @@ class Link:
         self._outgoing: asyncio.Queue[FromAgent] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._problem = ""
-        self._renewed = asyncio.Event()
-
-    def renewed(self) -> None:
-        """The node has another certificate, or trusts another authority: dial again."""
-        self._renewed.set()
+        #: Set when the node has another certificate, or trusts another authority: dial again.
+        self.renewed = asyncio.Event()
 
     def tell(self, message: FromAgent) -> None:
         """Send it if the scheduler is there. What matters is kept elsewhere, and told when the agent joins again."""
@@ -129,8 +122,8 @@ class Link:
             began_us = boottime_us()
             try:
                 await self._talk()
-            except* (LinkEnded, OSError, TimeoutError, ssl.SSLError, WebSocketException, BadInput) as group:
-                self._tell_problem(_first(group))
+            except (LinkEnded, OSError, WebSocketException, BadInput) as error:
+                self._tell_problem(error)
             finally:
                 self._outgoing = None
             if boottime_us() - began_us > _LONGEST_PAUSE_S * 1_000_000:
@@ -139,18 +132,14 @@ class Link:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _tell_problem(self, error: BaseException) -> None:
-        if isinstance(error, Renewed):
-            _log.info("the scheduler is dialled again: %s", error)
-            return
         words = str(error) or type(error).__name__
         if isinstance(error, InvalidStatus) and (said := _problem_in(bytes(error.response.body or b""))):
             words = said
-        if words != self._problem:  # said once, not at every try
-            _log.warning("no link to the scheduler at %s: %s", self._url, words)
-        self._problem = words
+        self._problem = log_change(self._problem, words, "no link to the scheduler at %s: %s", self._url)
 
     async def _talk(self) -> None:
-        self._renewed.clear()
+        """Dial, and talk until the node's identity is another one. Raises :class:`LinkEnded` and errors of the link."""
+        self.renewed.clear()
         async with connect(
             self._url,
             ssl=tls.client_context(self._identity),
@@ -167,7 +156,9 @@ class Link:
             tls.expect(secured, "scheduler")
             if tls.serial_of(secured) in self._revocations:
                 raise LinkEnded("its certificate was revoked")
-            hello = _in_version(self._hello(), self._speaks)
+            hello = self._hello()
+            cluster = msgspec.UNSET if self._speaks == RIGID_VERSION else hello.cluster  # which that version refuses
+            hello = msgspec.structs.replace(hello, version=self._speaks, cluster=cluster)
             self._speaks = VERSION
             await connection.send(encode(hello))
             welcome = await self._welcomed(connection, hello)
@@ -177,22 +168,13 @@ class Link:
             if self._desk.word != NO_WORD:
                 self._tell_word(self._desk.word)
             self._groups.hand_in(happened.Joined())
-            # In a task of its own: before Python 3.13 a group whose task failed leaves its parent marked as cancelled,
-            # and in a task so marked Python before 3.11.4 makes a cancellation of each time limit, of closing's too.
-            await asyncio.create_task(self._converse(connection, self._outgoing, hello, welcome))
-
-    async def _converse(
-        self, connection: ClientConnection, outgoing: asyncio.Queue[FromAgent], hello: Hello, welcome: Welcome
-    ) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._send(connection, outgoing, Numbering(welcome.session)))
-            tasks.create_task(self._beat(connection, welcome))
-            tasks.create_task(self._listen(connection, Turn(hello.session)))
-            tasks.create_task(self._until_renewed())
-
-    async def _until_renewed(self) -> NoReturn:
-        await self._renewed.wait()
-        raise Renewed("this node's certificate, or whom it trusts, has changed")
+            await first_ended(
+                self._listen(connection, Turn(hello.session)),  # knows best why a connection has ended
+                self._send(connection, self._outgoing, Numbering(welcome.session)),
+                self._beat(connection, welcome),
+                self.renewed.wait(),
+            )
+            _log.info("the scheduler is dialled again: this node's certificate, or whom it trusts, has changed")
 
     async def _welcomed(self, connection: ClientConnection, hello: Hello) -> Welcome:
         async with asyncio.timeout(_PATIENCE_S):
@@ -244,8 +226,7 @@ class Link:
         """Heartbeats; a ping with each, whose answer is the scheduler's sign of life."""
         while True:
             self._tell_beat()
-            pong = asyncio.ensure_future(await connection.ping())
-            pong.add_done_callback(self._heard)
+            asyncio.ensure_future(await connection.ping()).add_done_callback(self._heard)
             await asyncio.sleep(welcome.heartbeat_us / 1e6)
             self._groups.hand_in(happened.LeaseLooked())
 
@@ -284,27 +265,28 @@ class Link:
             self._handle(message)
 
     def _handle(self, message: ToAgent) -> None:
-        if isinstance(message, Order):
-            try:
-                self._groups.hand_in(happened.Ordered(message))
-            except Exception:
-                _log.exception("an order was not obeyed because of a fault of the agent")
-        elif isinstance(message, AskAnswered):
-            self._answer_ranks((message.job_id, message.attempt), message.given, message.waits)
-        elif isinstance(message, Turns):
-            self._coscheduler.told(message)
-        elif isinstance(message, ReadOutput):
-            self.tell(self._output(message))
-        elif isinstance(message, Survey):
-            task = asyncio.create_task(self._tell_survey(message))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        elif isinstance(message, Revoked):
-            self._revocations.learn(message.serials)
-        elif isinstance(message, Rejected):
-            self._not_wanted(message)
-        else:
-            self._complain("message", f"{type(message).__name__} after the welcome")
+        match message:
+            case Order():
+                try:
+                    self._groups.hand_in(happened.Ordered(message))
+                except Exception:
+                    _log.exception("an order was not obeyed because of a fault of the agent")
+            case AskAnswered(job_id, attempt, given, waits):
+                self._answer_ranks((job_id, attempt), given, waits)
+            case Turns():
+                self._coscheduler.told(message)
+            case ReadOutput():
+                self.tell(self._output(message))
+            case Survey():
+                task = asyncio.create_task(self._tell_survey(message))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            case Revoked(serials):
+                self._revocations.learn(serials)
+            case Rejected():
+                self._not_wanted(message)
+            case _:
+                self._complain("message", f"{type(message).__name__} after the welcome")
 
     async def _tell_survey(self, message: Survey) -> None:
         try:
@@ -315,12 +297,6 @@ class Link:
 
 def _hang_up(reason: str) -> NoReturn:
     raise LinkEnded(reason)
-
-
-def _in_version(hello: Hello, version: int) -> Hello:
-    """The hello as a scheduler of that version understands it."""
-    cluster = msgspec.UNSET if version == RIGID_VERSION else hello.cluster
-    return msgspec.structs.replace(hello, version=version, cluster=cluster)
 
 
 def _binary(data: str | bytes) -> bytes:
@@ -335,13 +311,6 @@ def _problem_in(body: bytes) -> str:
         return msgspec.json.decode(body[:_MOST_WORDS], type=_Problem).message[:500]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    found: BaseException = group
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found
 
 
 logging.getLogger("websockets").setLevel(logging.CRITICAL)  # what it has to say is said here

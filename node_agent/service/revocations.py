@@ -9,22 +9,18 @@ from pathlib import Path
 import msgspec
 
 from cosched.linux.durable import write_durably
+from node_agent.service.kept import kept
 
 
 class Revocations:
-    """The list in force. ``on_change`` are called when it has grown or shrunk."""
+    """The list in force. ``on_change`` is called when it has grown or shrunk."""
 
     def __init__(self, path: Path) -> None:
         """Raises ValueError for a file that is there and cannot be understood."""
         self._path = path
-        self.on_change: list[Callable[[], None]] = []
-        try:
-            self._serials = frozenset(msgspec.json.decode(path.read_bytes(), type=list[str]))
-        except FileNotFoundError:
-            self._serials = frozenset()
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            words = f"{path}: not the list of revoked certificates ({error}); without it the scheduler says it anew"
-            raise ValueError(words) from None
+        self.on_change: Callable[[], None] = lambda: None
+        remedy = "without it the scheduler says it anew"
+        self._serials = frozenset(kept(path, list[str], "the list of revoked certificates", remedy) or ())
 
     def __contains__(self, serial: str) -> bool:
         return serial in self._serials
@@ -35,6 +31,5 @@ class Revocations:
         if found == self._serials:
             return
         self._serials = found  # in force at once, whatever the disk says
-        for each in self.on_change:
-            each()
+        self.on_change()
         write_durably(self._path, msgspec.json.encode(sorted(found)))

@@ -17,7 +17,6 @@ import secrets
 import socket
 import ssl
 import struct
-from collections.abc import Hashable
 from functools import partial
 from pathlib import Path
 
@@ -37,11 +36,10 @@ from node_agent.core.attempt import Attempt
 from node_agent.guard.base.client import GuardGone
 from node_agent.service.commands import Commands, Wanted, fail, relayed
 from node_agent.service.complaints import Complaints
-from node_agent.service.entrance import Entrance, Place, Serve
+from node_agent.service.entrance import Entrance, Place, Serve, open_to_all
 from node_agent.service.groups import Groups
 from node_agent.service.job_lookup import JobLookup
 from node_agent.service.revocations import Revocations
-from node_agent.service.unix_socket import bound_for_all
 
 _PATIENCE_S = 10.0
 #: Of a job (or of a user in none) at the Unix socket, and of a machine at the TLS port: connections, share of a CPU and
@@ -91,14 +89,13 @@ class RshProxy:
         self._config = groups.config
         self._identity = Path(groups.config.paths.identity)
         self._revocations = revocations
-        revocations.on_change.append(self._cut_revoked)
+        revocations.on_change = self._cut_revoked
         self._connections: dict[asyncio.StreamWriter, str] = {}  # to and from other agents, by their certificates
-        self._remote: Entrance | None = None
 
     async def local(self, path: str) -> Entrance:
         """Listen for ``cosched-rsh`` at a path. Raises OSError."""
         return Entrance(
-            [bound_for_all(path)],
+            [open_to_all(path)],
             *_HERE,
             self._job_lookup.job_or_user,
             partial(self._served, self._from_here),
@@ -112,15 +109,15 @@ class RshProxy:
         for each in sockets:
             if each.family == socket.AF_INET:
                 self._groups.environment.address = each.getsockname()[0]
-        self._remote = Entrance(
-            sockets, *_THERE, _address, partial(self._served, self._from_there), _hang_up, context, _PATIENCE_S
+        return Entrance(
+            sockets,
+            *_THERE,
+            lambda connection: str(connection.getpeername()[0]),  # the machine that it comes from
+            partial(self._served, self._from_there),
+            lambda connection, why: None,  # nothing that is said before the handshake would be understood
+            context,
+            _PATIENCE_S,
         )
-        return self._remote
-
-    def renewed(self, context: ssl.SSLContext) -> None:
-        """The node has another certificate, or trusts another authority: from the next connection on."""
-        if self._remote is not None:
-            self._remote.context = context
 
     def _full(self, connection: socket.socket, why: str) -> None:
         """A caller without a place is told to come again."""
@@ -233,8 +230,7 @@ class RshProxy:
             data = await reader.readexactly(length)
         place.finished()
         call = _call(data, caller, challenge)
-        attempt = self._allowed(call, caller)
-        await self._commands.serve(attempt, call.wanted, reader, writer, caller_is_near=False)
+        await self._commands.serve(self._allowed(call, caller), call.wanted, reader, writer, caller_is_near=False)
 
     def _known(self, writer: asyncio.StreamWriter) -> None:
         """Remember a connection by its other end's certificate. Raises :class:`NotAllowed` for one that was revoked."""
@@ -317,28 +313,13 @@ async def _bound(address: str, port: int) -> list[socket.socket]:
     found = await asyncio.get_running_loop().getaddrinfo(
         address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
-    made: list[socket.socket] = []
-    try:
-        for family, kind, protocol, _, where in dict.fromkeys(found):
-            made.append(socket.socket(family, kind, protocol))
-            made[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                made[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            made[-1].bind(where)
-    except OSError:
-        for each in made:
-            each.close()
-        raise
+    with contextlib.ExitStack() as opened:
+        made = [
+            opened.enter_context(socket.create_server(where, family=family))
+            for family, _, _, _, where in dict.fromkeys(found)
+        ]
+        opened.pop_all()
     return made
-
-
-def _address(connection: socket.socket) -> Hashable:
-    """Which machine a connection comes from."""
-    return str(connection.getpeername()[0])
-
-
-def _hang_up(connection: socket.socket, why: str) -> None:
-    """Nothing that is said before the handshake would be understood: the other agent sees that it is closed."""
 
 
 def _said_by(writer: asyncio.StreamWriter) -> str:

@@ -12,16 +12,17 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from node_agent.service.complaints import log_change
 from node_agent.service.desk_watch import Desk
+from node_agent.service.logind import NAME, PATH
+from node_agent.service.tasks import ends_within, first_ended
 
 _log = logging.getLogger("cosched.agent")
 _AGAIN_S: Final = 30.0
 _WORD_S: Final = 1.0
 #: Time awake (the loop's clock stands still meanwhile) after which a sleep that was announced has not come, or is over.
 _OVER_S: Final = 30.0
-_LOGIND: Final = "org.freedesktop.login1"
-_PATH: Final = "/org/freedesktop/login1"
-_MANAGER: Final = "org.freedesktop.login1.Manager"
+_MANAGER: Final = f"{NAME}.Manager"
 _BUS: Final = "org.freedesktop.DBus"
 _BUS_PATH: Final = "/org/freedesktop/DBus"
 NOT_INSTALLED: Final = "the package dbus-fast is not installed (extra desktop)"
@@ -56,9 +57,7 @@ class SleepWatch:
             await asyncio.sleep(_AGAIN_S)
 
     def _tell_problem(self, words: str) -> None:
-        if words != self.problem:
-            _log.info("the machine's sleep is not seen: %s", words)
-        self.problem = words
+        self.problem = log_change(self.problem, words, "the machine's sleep is not seen: %s", level=logging.INFO)
 
     async def _listen(self) -> None:
         from dbus_fast import BusType, Message  # noqa: PLC0415
@@ -69,7 +68,7 @@ class SleepWatch:
         signals: asyncio.Queue[Any] = asyncio.Queue(maxsize=16)
 
         def take(message: Message) -> None:
-            if message.member == "PrepareForSleep" and message.interface == _MANAGER and message.path == _PATH:
+            if message.member == "PrepareForSleep" and message.interface == _MANAGER and message.path == PATH:
                 with contextlib.suppress(asyncio.QueueFull):  # only who floods it comes so far
                     signals.put_nowait(message)
 
@@ -77,31 +76,28 @@ class SleepWatch:
         bus.add_message_handler(take)
         gone = asyncio.ensure_future(bus.wait_for_disconnect())
         try:
-            rule = f"type='signal',sender='{_LOGIND}',interface='{_MANAGER}',member='PrepareForSleep'"
+            rule = f"type='signal',sender='{NAME}',interface='{_MANAGER}',member='PrepareForSleep'"
             await calls.reply(_BUS, _BUS_PATH, _BUS, "AddMatch", rule)
             await self._take_lock(calls)
             self.problem = ""
-            while True:
-                coming = asyncio.ensure_future(signals.get())
-                done, _ = await asyncio.wait({gone, coming}, return_when=asyncio.FIRST_COMPLETED)
-                if gone in done:
-                    coming.cancel()
-                    raise EOFError("the bus has gone")
-                await self._heard(calls, coming.result())
+            await first_ended(asyncio.wait([gone]), self._follow(calls, signals))
+            raise EOFError("the bus has gone")
         finally:
             gone.cancel()
             bus.disconnect()
 
-    async def _heard(self, calls: "_Calls", message: Any) -> None:
-        """A signal that says that the machine sleeps or is awake; any process may have sent it."""
-        owner = await calls.reply(_BUS, _BUS_PATH, _BUS, "GetNameOwner", _LOGIND)
-        if message.sender != owner.body[0] or message.signature != "b":
-            return
-        if message.body[0]:
-            await self._sleeps()
-        else:
-            self._awake()
-            await self._take_lock(calls)
+    async def _follow(self, calls: "_Calls", signals: asyncio.Queue[Any]) -> None:
+        """Take in signals that say that the machine sleeps or is awake; any process may have sent one."""
+        while True:
+            message = await signals.get()
+            owner = await calls.reply(_BUS, _BUS_PATH, _BUS, "GetNameOwner", NAME)
+            if message.sender != owner.body[0] or message.signature != "b":
+                continue
+            if message.body[0]:
+                await self._sleeps()
+            else:
+                self._awake()
+                await self._take_lock(calls)
 
     async def _sleeps(self) -> None:
         _log.info("the machine is about to be suspended")
@@ -109,15 +105,12 @@ class SleepWatch:
         if self._over is not None:
             self._over.cancel()
         self._over = asyncio.get_running_loop().call_later(_OVER_S, self._awake)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_WORD_S):
-                await self._say_now()
+        await ends_within(_WORD_S, self._say_now())
         self._let_go()
 
     def _awake(self) -> None:
         if self._over is not None:
             self._over.cancel()
-            self._over = None
         if self._desk.asleep:
             _log.info("the machine is awake")
             self._desk.asleep = False
@@ -125,8 +118,8 @@ class SleepWatch:
 
     async def _take_lock(self, calls: "_Calls") -> None:
         self._let_go()
-        given = ("sleep", "cosched", "The scheduler is told that this machine sleeps.", "delay")
-        reply = await calls.reply(_LOGIND, _PATH, _MANAGER, "Inhibit", *given)
+        why = "The scheduler is told that this machine sleeps."
+        reply = await calls.reply(NAME, PATH, _MANAGER, "Inhibit", "sleep", "cosched", why, "delay")
         if len(reply.unix_fds) != 1:
             _close_descriptors(reply)
             raise EOFError("logind has answered without a lock")

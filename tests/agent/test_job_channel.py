@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from kit.waiting import BOUND_S
 
+from node_agent.core.attempt import Key
 from node_agent.service.complaints import Complaints
 from node_agent.service.entrance import Entrance
-from node_agent.service.job_channel import MAX_LINE_BYTES, JobChannel, Key
+from node_agent.service.job_channel import MAX_LINE_BYTES, JobChannel
 from node_agent.service.job_lookup import JobLookup
 
 JOB = (7, 1)

@@ -52,7 +52,7 @@ def without_culprits(attempt: Attempt, known: Sequence[int], new: Sequence[int],
     search = _Search(attempt, MOST_PLANS)
     part, failure = [*known, *new], error
     while (culprit := _named(failure, part)) is not None and search.left > MOST_PLANS // 2:
-        search.blame(culprit, failure)
+        search.blamed[culprit] = Blamed(problem_of(failure))
         part = [job_id for job_id in part if job_id != culprit]
         outcome = search.plan(part)
         if isinstance(outcome, Plan):
@@ -101,10 +101,6 @@ class _Search:
             self.failure = error
             return error
 
-    def blame(self, job_id: int, failure: Exception) -> None:
-        """It has failed because of this job."""
-        self.blamed[job_id] = Blamed(problem_of(failure))
-
     def grown(self, best: Found, more: Sequence[int], failing: int = 0) -> Found:
         """The plan of ``best`` with more jobs, as many as can be found.
 
@@ -125,7 +121,7 @@ class _Search:
             if culprit is None:
                 failing, size = at + len(segment), len(segment) // 2
                 continue
-            self.blame(culprit, outcome)
+            self.blamed[culprit] = Blamed(problem_of(outcome))
             rest.remove(culprit)
             failing, size = 0, max(1, len(segment) - 1)
         return best

@@ -11,37 +11,41 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag=True):
     """Base of all events; the tag names the class in journals and event logs."""
 
 
+class JobEvent(Event, frozen=True, gc=False):
+    """Base of all events about a live job."""
+
+    job_id: int
+
+
+class NodeEvent(Event, frozen=True, gc=False):
+    """Base of all events about a node that has joined under this name."""
+
+    name: str
+
+
 class JobSubmitted(Event, frozen=True, gc=False):
     """A user submitted a job."""
 
     job: Job
 
 
-class JobHeld(Event, frozen=True, gc=False):
+class JobHeld(JobEvent, frozen=True, gc=False):
     """A queued job is not to be started until released."""
 
-    job_id: int
 
-
-class JobReleased(Event, frozen=True, gc=False):
+class JobReleased(JobEvent, frozen=True, gc=False):
     """A held job goes back to its place in the queue."""
 
-    job_id: int
 
-
-class JobCancelled(Event, frozen=True, gc=False):
+class JobCancelled(JobEvent, frozen=True, gc=False):
     """A job is not wanted any more, wherever it is in its life."""
 
-    job_id: int
 
-
-class JobLaunched(Event, frozen=True, gc=False):
+class JobLaunched(JobEvent, frozen=True, gc=False):
     """The last task of a starting job is up."""
 
-    job_id: int
 
-
-class LaunchFailed(Event, frozen=True, gc=False, omit_defaults=True):
+class LaunchFailed(JobEvent, frozen=True, gc=False, omit_defaults=True):
     """The launch of a job has failed on ``nodes`` for certain before its script ran, and it holds nothing any more.
 
     It waits again and avoids them, as often as the rules have it (``launch_retries``) and while it could ever start on
@@ -50,71 +54,61 @@ class LaunchFailed(Event, frozen=True, gc=False, omit_defaults=True):
     not count, and where no others are left all are tried again.
     """
 
-    job_id: int
     nodes: tuple[str, ...]
     passing: bool = False
 
 
-class JobEnded(Event, frozen=True, gc=False):
+class JobEnded(JobEvent, frozen=True, gc=False):
     """A starting or running job has ended, and holds nothing any more. ``outcome`` is a terminal state."""
 
-    job_id: int
     outcome: JobState = JobState.COMPLETED
 
 
-class JobSentAway(Event, frozen=True, gc=False):
+class JobSentAway(JobEvent, frozen=True, gc=False):
     """The owner of a node has ended what a starting or running job had there, and it holds nothing any more.
 
     It has ended as ``NODE_LOST``; where it was to wait again then, it does, and avoids the node.
     """
 
-    job_id: int
     node: str
 
 
-class JobCannotEnd(Event, frozen=True, gc=False):
+class JobCannotEnd(JobEvent, frozen=True, gc=False):
     """A running job was to end (at its limit, say), and its processes on ``node`` hear no signal: it is ending, and
     holds what it holds, until they do.
     """
 
-    job_id: int
     node: str
 
 
-class JobResized(Event, frozen=True, gc=False):
+class JobResized(JobEvent, frozen=True, gc=False):
     """A job that was to be resized holds what it was to hold, and nothing else any more."""
 
-    job_id: int
 
-
-class ResizeFailed(Event, frozen=True, gc=False):
+class ResizeFailed(JobEvent, frozen=True, gc=False):
     """A job that was to be resized holds for certain what it held before. ``why`` is for people."""
 
-    job_id: int
     why: str = ""
 
 
-class JobProgress(Event, frozen=True, gc=False):
+class JobProgress(JobEvent, frozen=True, gc=False):
     """A running job has done ``done_us`` microseconds of its work, as alone on idle nodes, by what its nodes measured.
 
     Its predicted end follows from that. A host says so only where the end moves by much.
     """
 
-    job_id: int
     done_us: int
 
 
-class ResizeAsked(Event, frozen=True, gc=False):
+class ResizeAsked(JobEvent, frozen=True, gc=False):
     """A running job, an evolving one, wants ``procs`` processes more than until now (negative: fewer)."""
 
-    job_id: int
     procs: int
 
 
-class ReceivesSeen(Event, frozen=True, gc=False):
+class ReceivesSeen(JobEvent, frozen=True, gc=False):
     """The processes of a job are seen to wait for messages in these ways, on all of its nodes together."""
 
-    job_id: int
     receives: tuple[Receives, ...]
 
 
@@ -157,62 +151,51 @@ class NodeJoined(Event, frozen=True, gc=False):
     node: Node
 
 
-class NodeDrained(Event, frozen=True, gc=False):
+class NodeDrained(NodeEvent, frozen=True, gc=False):
     """Nothing more is to be started on a node; what runs there goes on. ``reason`` is the operator's, for people.
 
     ``opens_in_us``: in how long it is to be resumed, where that is known (its owner's hours); promises count on it. A
     later one replaces what an earlier said.
     """
 
-    name: str
     reason: str = ""
     opens_in_us: int | None = None
 
 
-class NodeResumed(Event, frozen=True, gc=False):
+class NodeResumed(NodeEvent, frozen=True, gc=False):
     """A drained node may be used again."""
 
-    name: str
 
-
-class NodeLost(Event, frozen=True, gc=False):
+class NodeLost(NodeEvent, frozen=True, gc=False):
     """A node does not answer any more.
 
     Every job with tasks there is to be killed on its other nodes. It holds what it has, there too should the node come
     back, until the host reports its :class:`JobEnded` with ``NODE_LOST``.
     """
 
-    name: str
 
-
-class NodeCutOff(Event, frozen=True, gc=False):
+class NodeCutOff(NodeEvent, frozen=True, gc=False):
     """A node does not answer any more, nor does any other of its cluster: the link to that may be down.
 
     As :class:`NodeLost`, but jobs that run wholly on that cluster's nodes go on: they hold what they have, until the
     host reports their end.
     """
 
-    name: str
 
-
-class ClockSeen(Event, frozen=True, gc=False):
+class ClockSeen(NodeEvent, frozen=True, gc=False):
     """A node keeps the cluster's time well enough for slots, or does not any more."""
 
-    name: str
     keeps_time: bool
 
 
-class OwnerCame(Event, frozen=True, gc=False):
+class OwnerCame(NodeEvent, frozen=True, gc=False):
     """Somebody is at a node's desk, or the one who is there uses another part of it."""
 
-    name: str
     owner: Owner = Owner()
 
 
-class OwnerLeft(Event, frozen=True, gc=False):
+class OwnerLeft(NodeEvent, frozen=True, gc=False):
     """Nobody is at a node's desk any more."""
-
-    name: str
 
 
 class RulesChanged(Event, frozen=True, gc=False):

@@ -20,8 +20,8 @@ from space_scheduler.machine.programs import Orientation
 from space_scheduler.machine.record import Infeasible, Record, avoiding
 from space_scheduler.reasons import CANCELLED, HELD, RELEASED, Reason, Why
 
-#: Takes an event in; what the host is to do at once.
-Handler = Callable[[Machine, Any], list[Instruction]]
+#: Takes an event in; gives what the host is to do at once, or None where that is nothing.
+Handler = Callable[[Machine, Any], list[Instruction] | None]
 
 #: By how much the predicted end of an overrunning job moves, one step after the other: the corrections of Tsafrir,
 #: Etsion & Feitelson, "Backfilling using system-generated predictions rather than user runtime estimates", IEEE TPDS
@@ -33,7 +33,7 @@ OVERRUN_STEPS_US: Final = tuple(
 # what users and operators do
 
 
-def submitted(machine: Machine, event: ev.JobSubmitted) -> list[Instruction]:
+def submitted(machine: Machine, event: ev.JobSubmitted) -> None:
     """A job waits, if it could ever start; what it does not say of itself is as its program was measured."""
     job = machine.programs.known(event.job)
     if job.id in machine.jobs.records:
@@ -48,10 +48,9 @@ def submitted(machine: Machine, event: ev.JobSubmitted) -> list[Instruction]:
     machine.trigger = event
     machine.jobs.enter(job, machine.now_us, event)
     machine.changes.submitted.append(job)
-    return []
 
 
-def held(machine: Machine, event: ev.JobHeld) -> list[Instruction]:
+def held(machine: Machine, event: ev.JobHeld) -> None:
     """A job leaves the queue until it is released."""
     jobs, record = machine.jobs, machine.jobs[event.job_id]
     was_queued = record.state is JobState.QUEUED
@@ -61,10 +60,9 @@ def held(machine: Machine, event: ev.JobHeld) -> list[Instruction]:
     jobs.follow_rules(record, machine.now_us, HELD, event)
     if was_queued:
         _withdrawn(machine, record, event)
-    return []
 
 
-def released(machine: Machine, event: ev.JobReleased) -> list[Instruction]:
+def released(machine: Machine, event: ev.JobReleased) -> None:
     """A held job is back at its place in the queue, unless another rule keeps it back."""
     jobs, record = machine.jobs, machine.jobs[event.job_id]
     if event.job_id not in jobs.chain.hold.jobs:
@@ -75,7 +73,6 @@ def released(machine: Machine, event: ev.JobReleased) -> list[Instruction]:
     machine.trigger = event
     if record.state is JobState.QUEUED:
         machine.changes.submitted.append(record.job)
-    return []
 
 
 def cancelled(machine: Machine, event: ev.JobCancelled) -> list[Instruction]:
@@ -85,19 +82,18 @@ def cancelled(machine: Machine, event: ev.JobCancelled) -> list[Instruction]:
     if isinstance(holding, Requeuing):  # it is being ended already
         record.decided(CANCELLED, machine.now_us, event)
         machine.jobs.hold(record, Ending(holding.allocation), machine.now_us)
-        return []
-    if isinstance(holding, Starting):
+    elif isinstance(holding, Starting):
         machine.jobs.become(record, JobState.CANCELLED, machine.now_us)
         machine.vacate(record)
         machine.trigger = event
-        return []
-    if holding is not NOTHING:
+    elif holding is not NOTHING:
         told = holdings.drop(machine, record, event) if holding.awaits else []
         return [*told, machine.kill(record, CANCELLED, event)]
-    was_queued = record.state is JobState.QUEUED
-    machine.jobs.become(record, JobState.CANCELLED, machine.now_us)
-    if was_queued:
-        _withdrawn(machine, record, event)
+    else:
+        was_queued = record.state is JobState.QUEUED
+        machine.jobs.become(record, JobState.CANCELLED, machine.now_us)
+        if was_queued:
+            _withdrawn(machine, record, event)
     return []
 
 
@@ -115,21 +111,20 @@ def _withdrawn(machine: Machine, record: Record, event: ev.Event) -> None:
 # what nodes report
 
 
-def launched(machine: Machine, event: ev.JobLaunched) -> list[Instruction]:
+def launched(machine: Machine, event: ev.JobLaunched) -> None:
     """A job's last task is up: from now on it works, and its limit counts."""
     record = machine.jobs[event.job_id]
     if record.state is ENDING:
-        return []  # cancelled while it was being launched
+        return  # cancelled while it was being launched
     if type(record.holding) is Starting:
         raise record.illegal(JobState.RUNNING, machine.now_us)
     machine.jobs.become(record, RUNNING, machine.now_us)
     if record.started_us != machine.now_us and record.holding.counted:
         machine.work_anew(record, record.job.alone_us)
         machine.disturbed(Why.LATE_LAUNCH, event)
-    return []
 
 
-def launch_failed(machine: Machine, event: ev.LaunchFailed) -> list[Instruction]:
+def launch_failed(machine: Machine, event: ev.LaunchFailed) -> None:
     """A job waits again, for other nodes, or has ended as one that could not be launched.
 
     One that is being ended already ends for the reason of that: it was cancelled, or has lost a node.
@@ -150,10 +145,9 @@ def launch_failed(machine: Machine, event: ev.LaunchFailed) -> list[Instruction]
     record.failed_launches += not event.passing
     numbers = {"failed_launches": record.failed_launches, "launch_retries": rules.launch_retries}
     machine.wait_again(record, again, Reason(Why.LAUNCH_RETRIED, numbers, ", ".join(event.nodes)), event)
-    return []
 
 
-def ended(machine: Machine, event: ev.JobEnded, *, alone: bool = False) -> list[Instruction]:
+def ended(machine: Machine, event: ev.JobEnded, *, alone: bool = False) -> None:
     """A job holds nothing any more: it is gone, or it has lost a node and wanted to wait again then.
 
     ``alone``: it could start on no other nodes than those that it has lost.
@@ -167,18 +161,16 @@ def ended(machine: Machine, event: ev.JobEnded, *, alone: bool = False) -> list[
         raise record.illegal(outcome, machine.now_us)
     if kind is Requeuing and outcome not in (JobState.COMPLETED, NODE_LOST):  # a plan wanted it so
         machine.wait_again(record, record.job, record.reason, event)
-        return []
     # what may still run on a node that was lost runs twice by its user's word alone
-    if outcome is NODE_LOST and record.job.requeue and not alone and record.state is not JobState.STARTING:
+    elif outcome is NODE_LOST and record.job.requeue and not alone and record.state is not JobState.STARTING:
         machine.wait_again(record, record.job, Reason(Why.REQUEUED), event)
-        return []
-    machine.jobs.become(record, outcome, machine.now_us)
-    machine.trigger = event
-    machine.vacate(record)
-    return []
+    else:
+        machine.jobs.become(record, outcome, machine.now_us)
+        machine.trigger = event
+        machine.vacate(record)
 
 
-def sent_away(machine: Machine, event: ev.JobSentAway) -> list[Instruction]:
+def sent_away(machine: Machine, event: ev.JobSentAway) -> None:
     """A node's owner wants a job no more: it is gone, or waits again, where it could ever start on other nodes."""
     record = machine.jobs[event.job_id]
     again = avoiding(record.job, (event.node,))
@@ -187,10 +179,10 @@ def sent_away(machine: Machine, event: ev.JobSentAway) -> list[Instruction]:
     if begun and (requeues or record.job.requeue) and explain.ever_fits(machine, again):
         reason = record.reason if requeues else Reason(Why.SENT_AWAY, node=event.node)
         machine.wait_again(record, again, reason, event)
-        return []
-    if holds:
-        record.decided(Reason(Why.ENDED_BY_OWNER, node=event.node), machine.now_us, event)
-    return ended(machine, ev.JobEnded(event.job_id, NODE_LOST), alone=True)
+    else:
+        if holds:
+            record.decided(Reason(Why.ENDED_BY_OWNER, node=event.node), machine.now_us, event)
+        ended(machine, ev.JobEnded(event.job_id, NODE_LOST), alone=True)
 
 
 def cannot_end(machine: Machine, event: ev.JobCannotEnd) -> list[Instruction]:
@@ -203,11 +195,10 @@ def cannot_end(machine: Machine, event: ev.JobCannotEnd) -> list[Instruction]:
     return told
 
 
-def resized(machine: Machine, event: ev.JobResized) -> list[Instruction]:
+def resized(machine: Machine, event: ev.JobResized) -> None:
     """A job holds what it was to hold."""
     holdings.carried_out(machine, _resizing(machine, event))
     machine.trigger = event
-    return []
 
 
 def resize_failed(machine: Machine, event: ev.ResizeFailed) -> list[Instruction]:
@@ -222,49 +213,43 @@ def _resizing(machine: Machine, event: ev.JobResized | ev.ResizeFailed) -> Recor
     return record
 
 
-def resize_asked(machine: Machine, event: ev.ResizeAsked) -> list[Instruction]:
+def resize_asked(machine: Machine, event: ev.ResizeAsked) -> None:
     """A running job wants another number of processes: the policy decides in the coming pass."""
     record, procs = machine.jobs[event.job_id], event.procs
     shape = record.job.shape
     wanted = record.given + sum(record.asks) + procs
     if not isinstance(shape, Range) or not -shape.ask_fewer <= wanted <= shape.ask_more:
         raise ValueError(f"job {event.job_id} of width {record.job.width} cannot ask for {procs} processes more")
-    if record.state is not JobState.RUNNING or not record.holding.counted:
-        return []  # it asked just before it was ended
-    if not record.asks:
-        record.asked_us = machine.now_us
-    record.asks = (*record.asks, procs)
-    machine.trigger = event
-    machine.changes.asked = True
-    return []
+    if record.state is RUNNING and record.holding.counted:  # else it asked just before it was ended
+        if not record.asks:
+            record.asked_us = machine.now_us
+        record.asks = (*record.asks, procs)
+        machine.trigger = event
+        machine.changes.asked = True
 
 
-def progressed(machine: Machine, event: ev.JobProgress) -> list[Instruction]:
+def progressed(machine: Machine, event: ev.JobProgress) -> None:
     """A job is not as far as was predicted, or further: its end is predicted anew, by the rate that it has."""
     record = machine.jobs[event.job_id]
     if event.done_us < 0:
         raise ValueError(f"job {event.job_id} cannot have done less than nothing: {event}")
-    if record.state is not JobState.RUNNING or not record.holding.counted:
-        return []  # the report was on its way when the job was ended
-    machine.work_anew(record, max(1, record.job.estimate_us - event.done_us))
-    machine.disturbed(Why.PROGRESS, event)
-    return []
+    if record.state is RUNNING and record.holding.counted:  # else the report was on its way when the job was ended
+        machine.work_anew(record, max(1, record.job.estimate_us - event.done_us))
+        machine.disturbed(Why.PROGRESS, event)
 
 
-def receives_seen(machine: Machine, event: ev.ReceivesSeen) -> list[Instruction]:
+def receives_seen(machine: Machine, event: ev.ReceivesSeen) -> None:
     """A job waits for messages in another way: it may want turns, or none."""
     if machine.jobs[event.job_id].holding.counted and machine.turns is not None:
         machine.turns.seen(event.job_id, event.receives)
-    return []
 
 
-def measured(machine: Machine, event: ev.ProgramMeasured) -> list[Instruction]:
+def measured(machine: Machine, event: ev.ProgramMeasured) -> None:
     """What was measured of a job is remembered of its program."""
     known = Orientation(event.kind, event.cpu_permille)
     if trouble := known.trouble():
         raise ValueError(f"a program cannot be {trouble}")
     machine.programs.learn(event.program, known)
-    return []
 
 
 def rules_changed(machine: Machine, event: ev.RulesChanged) -> list[Instruction]:

@@ -15,7 +15,7 @@ from space_scheduler.feasibility import Place, Room
 from space_scheduler.machine.capacity import CountedCapacity
 from space_scheduler.machine.nodes import Member, SavedNode, UnknownNode, by_number
 from space_scheduler.machine.rules import MachineRules
-from space_scheduler.on_nodes import NO_BANS
+from space_scheduler.on_nodes import NO_BANS, Resident
 from space_scheduler.policy.queue import Entry
 from space_scheduler.reasons import Reason
 
@@ -244,15 +244,11 @@ class NamedCapacity:
     def _free(self, members: list[Member] | None = None) -> Room:
         """What is free on these, or on those in service."""
         members = [each for each in self if each.in_service] if members is None else members
-        names, procs = [each.node.name for each in members], [each.places - each.used_procs for each in members]
+        procs = [each.places - each.used_procs for each in members]
         memory_bytes = [each.memory_bytes - each.used_memory_bytes for each in members]
         residents = [tuple(each.residents.values()) for each in members]
-        cpus, owners = [each.node.cpus or each.node.procs for each in members], [each.owner for each in members]
-        most, places = self.rules.max_nodes_per_job, [each.places for each in members]
-        return Room(
-            names, procs, memory_bytes, most, self.place, residents, cpus, owners, places, self._clusters(members),
-            self.bans,
-        )  # fmt: skip
+        owners, places = [each.owner for each in members], [each.places for each in members]
+        return self._made(members, procs, memory_bytes, owners, residents, places, self.bans)
 
     def empty(self, *, installed: bool = False, owners: bool = True) -> Room:
         """What the nodes in service would have free without any job; without ``owners``, as if none were at a desk.
@@ -265,15 +261,13 @@ class NamedCapacity:
         if self._installed is None:
             members = [*self]
             procs = [each.places + each.held_places for each in members]
-            self._installed = self._made_empty(members, procs, [each.node.memory_bytes for each in members], ())
+            self._installed = self._made(members, procs, [each.node.memory_bytes for each in members], ())
         return self._installed.copy()
 
     def _empty(self, members: list[Member], *, owners: bool = True) -> Room:
         there = [each.owner if owners else None for each in members]
         memory_bytes = [each.node.memory_beside(owner) for each, owner in zip(members, there, strict=True)]
-        room = self._made_empty(members, [each.places for each in members], memory_bytes, there)
-        room.bans = self.bans
-        return room
+        return self._made(members, [each.places for each in members], memory_bytes, there, bans=self.bans)
 
     def ever_fits(self, job: Job) -> bool:
         """Whether the job has a place on all nodes that ever joined, all of them empty."""
@@ -287,13 +281,21 @@ class NamedCapacity:
         self._known_to_fit.add(asked)
         return True
 
-    def _made_empty(
-        self, members: list[Member], procs: list[int], memory_bytes: list[int], owners: Sequence[Owner | None]
+    def _made(
+        self,
+        members: list[Member],
+        procs: list[int],
+        memory_bytes: list[int],
+        owners: Sequence[Owner | None],
+        residents: Sequence[tuple[Resident, ...]] = (),
+        places: Sequence[int] = (),
+        bans: Mapping[int, frozenset[str]] = NO_BANS,
     ) -> Room:
+        """The room of these nodes with so much free, and the rest as a room has it."""
         names = [each.node.name for each in members]
         cpus = [each.node.cpus or each.node.procs for each in members]
         clusters, most = self._clusters(members), self.rules.max_nodes_per_job
-        return Room(names, procs, memory_bytes, most, self.place, (), cpus, owners, clusters=clusters)
+        return Room(names, procs, memory_bytes, most, self.place, residents, cpus, owners, places, clusters, bans)
 
     def _clusters(self, members: Iterable[Member]) -> Clusters | None:
         """The clusters of these nodes, in the order of their names; None where there are no two."""

@@ -84,13 +84,12 @@ def node_drained(machine: Machine, event: ev.NodeDrained) -> list[Instruction]:
     return []
 
 
-def node_resumed(machine: Machine, event: ev.NodeResumed) -> list[Instruction]:
+def node_resumed(machine: Machine, event: ev.NodeResumed) -> None:
     """It may be used again."""
     capacity = machine.named(event)
     if capacity.resume(event.name):
         capacity[event.name].since_us = machine.now_us
         machine.disturbed(Why.CAPACITY_CHANGED, event)
-    return []
 
 
 def node_lost(machine: Machine, event: ev.NodeLost | ev.NodeCutOff) -> list[Instruction]:
@@ -121,12 +120,11 @@ def _inside(machine: Machine, record: Record) -> bool:
     return machine.nodes.within_one_cluster(share.node for share in record.allocation.nodes)
 
 
-def clock_seen(machine: Machine, event: ev.ClockSeen) -> list[Instruction]:
+def clock_seen(machine: Machine, event: ev.ClockSeen) -> None:
     """Its jobs may take turns, or may not any more."""
     _ = machine.named(event)[event.name]
     if machine.turns is not None:
         machine.turns.clock(event.name, keeps_time=event.keeps_time)
-    return []
 
 
 # who is at their desks

@@ -75,12 +75,11 @@ from space_scheduler.progress import ALONE_PPM, end_us
 from space_scheduler.reasons import ELIGIBLE, Reason, Why
 
 
-def timer_due(machine: Machine, event: ev.TimerDue) -> list[Instruction]:
+def timer_due(machine: Machine, event: ev.TimerDue) -> None:
     """The policy has asked for a pass now."""
     machine.timer_us = None
     machine.trigger = event
     machine.changes.due = True
-    return []
 
 
 class _Moves(NamedTuple):
@@ -138,7 +137,7 @@ class SchedulerState:
         kind = type(event)
         if kind is Boundary:
             return self._boundary(event)  # type: ignore[arg-type]
-        instructions = self.handlers[kind](machine, event)
+        instructions = self.handlers[kind](machine, event) or []
         if kind is RulesChanged:  # the host has restored this state under them
             self.memory = self.unread = None
         if machine.jobs.changing:  # what was deferred may be possible now

@@ -317,13 +317,12 @@ class Amnesiac(SchedulerState):
     """Loses every job that comes while another runs, without a trace."""
 
     @staticmethod
-    def submitted(machine: Machine, event: JobSubmitted) -> list[Instruction]:
-        instructions = lifecycle.submitted(machine, event)
+    def submitted(machine: Machine, event: JobSubmitted) -> None:
+        lifecycle.submitted(machine, event)
         if machine.jobs.ends:
             machine.jobs.queue.remove(event.job)
             machine.changes.submitted.remove(event.job)
             del machine.jobs.records[event.job.id]
-        return instructions
 
     handlers: ClassVar = {**SchedulerState.handlers, JobSubmitted: submitted}
 
@@ -406,9 +405,8 @@ class ForgetsTheReleased(SchedulerState):
     """A released job is queued again, and nobody is told."""
 
     @staticmethod
-    def released(machine: Machine, event: JobReleased) -> list[Instruction]:
-        instructions = lifecycle.released(machine, event)
+    def released(machine: Machine, event: JobReleased) -> None:
+        lifecycle.released(machine, event)
         machine.changes.submitted.pop()
-        return instructions
 
     handlers: ClassVar = {**SchedulerState.handlers, JobReleased: released}

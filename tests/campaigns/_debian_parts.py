@@ -28,6 +28,8 @@ _SYSTEM_TESTS: Final = (
     "tests/service/test_accepting.py", "tests/service/test_listen.py", "tests/service/test_full_disk.py",
     "tests/service/test_journal.py", "tests/service/test_lookups.py", "tests/service/test_callers.py",
 )  # fmt: skip
+#: The default of cluster.yaml: for so long an agent may be away while it is upgraded.
+_LEASE_S: Final = 10.0
 _RESTRICTED: Final = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 
 
@@ -133,7 +135,7 @@ def ansible(ground: Ground) -> None:
             f"cosched_{group}": {"hosts": {name: ground.machines[name].reached()}}
             for group, name in (("scheduler", HEAD), ("nodes", DESK))
         }
-        lab.written(groups, of, cosched_users=[USER])
+        lab.written(groups, of, cosched_users=[USER], scheduler_extra={"lease": f"{round(_LEASE_S * ground.factor)}s"})
 
     inventory(wheels)
     for playbook in ("preflight", "site"):

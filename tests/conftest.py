@@ -92,6 +92,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if (told := getattr(config, "workerinput", None)) is not None:
         option.whole, option.slow_until_s = told["whole"], told["slow_until_s"]
     else:
+        for path in (argument.partition("::")[0] for argument in config.args):
+            if not (config.invocation_params.dir / path).exists():  # with workers, pytest would say nothing of it
+                raise pytest.UsageError(f"file or directory not found: {path}")
         chosen = option.keyword or option.markexpr or config.args_source is config.ArgsSource.ARGS
         option.whole = bool(option.whole or option.long or chosen)
         option.slow_until_s = None if option.within is None else time.monotonic() + 60 * option.within

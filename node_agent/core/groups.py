@@ -49,7 +49,7 @@ class GroupRules:
         try:
             known = yield from done_if_known(fx.KillGroup(key, grace_us))
         finally:
-            self._kills_asked -= Counter((key,))  # keeps positive counts alone
+            self._kills_asked -= Counter((key,))  # drops a count of 0
         if not known and (now := memory.get(key)) is not None:
             memory.change(now, empty=GroupEnded(*key))
             yield from self.close(key)

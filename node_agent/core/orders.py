@@ -83,7 +83,7 @@ def _refused(memory: Memory, message: Order, error: Refusal) -> Steps[Refused]:
         try:
             yield fx.LookForDescriptors()
         except Refusal:
-            code = "busy"  # it passes: nobody's node is at fault
+            code = "busy"  # temporary: no node is at fault
     name = f"job {key_name(*order_key(message))}"
     memory.effects.append(fx.Say("warn", f"{name}: {type(message).__name__} refused: {error}"))
     return Refused(message.order, code, str(error))

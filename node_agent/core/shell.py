@@ -17,12 +17,12 @@ class Shell(ABC):
     def __init__(self, core: AgentCore, now_us: Callable[[], int], keep_fence: Callable[[Fence], None]) -> None:
         """``now_us`` gives the time since boot in microseconds.
 
-        ``keep_fence`` writes down durably whom this node obeys; it raises OSError.
+        ``keep_fence`` writes durably which scheduler this node obeys; it raises OSError.
         """
         self.core, self._now_us, self._keep_fence = core, now_us, keep_fence
-        #: Where messages for the scheduler go; whoever has the link sets it. What is lost is sent again later.
+        #: Where messages for the scheduler go; the link's owner sets it. A lost message is sent again later.
         self.tell: Callable[[FromAgent], None] = lambda message: None
-        #: Called when the link is of no use, with the reason, which it may raise; whoever has the link sets it.
+        #: Called when the link is of no use, with the reason, which it may raise; the link's owner sets it.
         self.hang_up: Callable[[str], None] = lambda reason: None
         self._happened: deque[happened.Input] = deque()
         self._handling = False
@@ -30,7 +30,7 @@ class Shell(ABC):
     def hand_in(self, event: happened.Input) -> None:
         """Something has happened: carry out all that follows, unless that is being done already.
 
-        Raises OSError where whom to obey cannot be written down, and what :attr:`hang_up` raises.
+        Raises OSError where the fence cannot be written, and what :attr:`hang_up` raises.
         """
         self._happened.append(event)
         if self._handling:

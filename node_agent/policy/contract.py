@@ -71,7 +71,10 @@ class Arm(NamedTuple):
 
 
 class Relax(NamedTuple):
-    """No ceiling until then (microseconds since boot), unless renewed. ``reason``: why there is one all the same."""
+    """No ceiling until then (microseconds since boot), unless renewed.
+
+    ``reason`` is reported for a ceiling that is there in spite of it.
+    """
 
     until_us: int
     reason: ContractReason = ContractReason.NOT_RELAXED

@@ -198,10 +198,12 @@ class Agent:
                 self.desk.take(await self.groups.guard.ask(requests.Status()))
 
     async def _fatal(self, work: Coroutine[object, object, None]) -> None:
-        """A part that fails for a reason nobody thought of takes the agent down: its supervisor starts it anew."""
+        """A part that fails unexpectedly takes the agent down: its supervisor starts it anew."""
         try:
             await work
-        except Exception:
+        except asyncio.CancelledError:
+            raise
+        except BaseException:  # of libraries too, such as the PanicException of cryptography
             _log.exception("the agent cannot go on")
             os.kill(os.getpid(), signal.SIGTERM)
             raise

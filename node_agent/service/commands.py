@@ -81,7 +81,7 @@ class Commands:
         except CannotRun as error:
             await fail(writer, f"{self._groups.config.name} cannot run it: {error}")
         finally:
-            self._running -= Counter((attempt.key,))  # keeps positive counts alone
+            self._running -= Counter((attempt.key,))  # drops a count of 0
 
     async def _attached(self, attempt: Attempt, wanted: Wanted) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection to the supervisor of that command, which is started if it was not. Raises :class:`CannotRun`."""

@@ -46,7 +46,7 @@ class Complaints:
 
 
 def log_change(before: str, problem: str, message: str, *values: object, level: int = logging.WARNING) -> str:
-    """Log a problem when it is another one than before, not at every try; the problem.
+    """Log a problem when it is another one than before, not at every try. Returns the problem.
 
     ``message`` has places for ``values`` and for the problem, which is the last.
     """

@@ -182,7 +182,10 @@ class Desk:
             self._looking = asyncio.create_task(self._find_card())
 
     async def _find_card(self) -> None:
-        self._card = await asyncio.to_thread(card_of, self._config.launch.address)
+        try:
+            self._card = await asyncio.to_thread(card_of, self._config.launch.address)
+        except OSError as error:
+            _log.info("the network card cannot be looked up: %s", error)
         await asyncio.sleep(_CARD_S)
 
     async def keep(self) -> None:
@@ -194,7 +197,7 @@ class Desk:
                 await self._look()
                 self._again.clear()
                 unheard = self.watched.presence is Presence.AWAY and self._habit().watched
-                soon = unheard and not self.sources.hears  # nobody would be heard who comes
+                soon = unheard and not self.sources.hears  # an arrival would not be heard
                 await ends_within(min(self._period_s, _UNHEARD_S) if soon else self._period_s, self._again.wait())
         finally:
             if self._looking is not None:
@@ -262,7 +265,7 @@ class Desk:
             self.take(await self._guard.ask(requests.Status()))
         except (GuardGone, GuardRefused) as error:
             self.armed, self._asked = False, None
-            self._problem = log_change(self._problem, str(error), "the guard was not told who is at the desk: %s")
+            self._problem = log_change(self._problem, str(error), "the guard was not told of presence at the desk: %s")
 
     async def _have_keys_told(self) -> None:
         """Where the guard cannot either, keys are seen at the next look. Raises :class:`GuardGone`."""

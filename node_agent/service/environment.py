@@ -39,7 +39,7 @@ class Environment:
         self.private_tmp = True
         self.address = config.launch.address
         self._uids: dict[Key, int] = {}
-        self._programs: dict[Path, str] = {}  # their texts: a disk that does not answer is not written to again
+        self._programs: dict[Path, str] = {}  # texts written: an unchanged one isn't written again, for a disk may hang
 
     def learn(self, key: Key, uid: object) -> None:
         """The guard says whose the processes of an attempt are. Name services are not asked here: they may not answer,

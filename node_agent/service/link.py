@@ -174,7 +174,7 @@ class Link:
                 self._beat(connection, welcome),
                 self.renewed.wait(),
             )
-            _log.info("the scheduler is dialled again: this node's certificate, or whom it trusts, has changed")
+            _log.info("the scheduler is dialled again: this node's certificate or its authorities have changed")
 
     async def _welcomed(self, connection: ClientConnection, hello: Hello) -> Welcome:
         async with asyncio.timeout(_PATIENCE_S):

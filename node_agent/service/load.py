@@ -22,10 +22,11 @@ from cosched.model.node import Usage
 _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 _SCAN_EVERY_S = 5.0
 _SHORTEST_S = 0.05  # a period below this says nothing
+_NO_RATES = (-1.0, -1.0, -1.0)
 
 
 class _Sides(NamedTuple):
-    """CPU seconds since some beginning, and bytes."""
+    """CPU seconds since a beginning that is another for cgroups (``by_groups``) and for processes, and bytes."""
 
     parallel: float
     local: float
@@ -34,6 +35,7 @@ class _Sides(NamedTuple):
     local_bytes: int
     total_bytes: int
     within: bool  # whether total is that of a cgroup around both, not the whole machine's
+    by_groups: bool
 
 
 class Load:
@@ -64,19 +66,24 @@ class Load:
         self.by_groups = False  # whether the last look had both cgroups to ask
 
     def look(self, shortest_s: float = _SHORTEST_S) -> Usage:
-        """The use since the last look; the first one has no CPU figures. The same again within ``shortest_s``."""
+        """The use since the last look; the same again within ``shortest_s``.
+
+        There are no CPU figures (-1) at the first look, and where cgroups have come or gone since the one before.
+        """
         now_s = time.monotonic()
-        if now_s - self._before_s < (shortest_s if self.by_groups or self._before is None else _SCAN_EVERY_S):
+        before, period_s = self._before, now_s - self._before_s
+        if period_s < shortest_s:
             return self._last
         by_groups = self._by_groups()
         self.by_groups = by_groups is not None
+        if by_groups is None and before is not None and period_s < _SCAN_EVERY_S:
+            return self._last
         sides = by_groups or self._by_processes()
-        before, period_s = self._before, now_s - self._before_s
         self._before, self._before_s = sides, now_s
         used = sides.parallel_bytes + sides.local_bytes
         available = psutil.virtual_memory().available
         self._last = Usage(
-            *(_rates(before, sides, period_s) if before else (-1.0, -1.0, -1.0)),
+            *(_rates(before, sides, period_s) if before and before.by_groups == sides.by_groups else _NO_RATES),
             sides.parallel_bytes,
             sides.local_bytes,
             max(0, sides.total_bytes - used),
@@ -94,7 +101,9 @@ class Load:
         parent = self._cosched.rpartition("/")[0]
         within = self._groups.of(parent) if parent and parent == self._desk.rpartition("/")[0] else None
         cpu_s, used_bytes = within or (_machine_cpu_s(), _machine_bytes())
-        return _Sides(parallel[0], local[0], cpu_s, parallel[1], local[1], used_bytes, within is not None)
+        return _Sides(
+            parallel[0], local[0], cpu_s, parallel[1], local[1], used_bytes, within is not None, by_groups=True
+        )
 
     def _by_processes(self) -> _Sides:
         """Every process by its side. CPU of those that came and went between two looks is the system's."""
@@ -122,7 +131,9 @@ class Load:
             sizes[side] += int(fields[21]) * _PAGE_BYTES
         self._seen = seen
         cpu_s, used_bytes = _machine_cpu_s(), _machine_bytes()
-        return _Sides(self._spent[0], self._spent[1], cpu_s, sizes[0], sizes[1], used_bytes, within=False)
+        return _Sides(
+            self._spent[0], self._spent[1], cpu_s, sizes[0], sizes[1], used_bytes, within=False, by_groups=False
+        )
 
 
 def _machine_cpu_s() -> float:

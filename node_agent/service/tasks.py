@@ -28,7 +28,7 @@ async def ends_within(limit_s: float, work: Awaitable[object]) -> bool:
 
 
 async def ended(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Cancel them until they have ended, whatever they raise: one that fails at that very moment may go on."""
+    """Cancel them until they have ended, whatever they raise; again each second, as a cancellation may get lost."""
     while pending := [task for task in tasks if not task.done()]:
         for task in pending:
             task.cancel()

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from kit.agents import remove_groups
@@ -95,3 +96,34 @@ def test_cgroups_tell_the_sides_where_there_are_both(burner: "subprocess.Popen[b
         assert use.memory_free_bytes > 1 << 28
     finally:
         remove_groups(group)
+
+
+class Accounts:
+    """Cgroups' accounts that a test removes and makes again; both sides have used one CPU second a look."""
+
+    def __init__(self, _mount: Path) -> None:
+        self.there, self.cpu_s = True, 1000.0
+
+    def of(self, _group: str) -> tuple[float, int] | None:
+        return (self.cpu_s, 1 << 20) if self.there else None
+
+
+@pytest.mark.parametrize("absent_s", [1.0, 10.0])
+def test_use_is_never_the_difference_of_cgroups_and_processes(monkeypatch: pytest.MonkeyPatch, absent_s: float) -> None:
+    """Goal: cgroups that are away for a moment (a guard's restart) give no use that was not there.
+
+    Method: a clock of the test's, accounts of 1000 CPU seconds, which a scan of processes does not have.
+    """
+    clock, accounts = SimpleNamespace(now_s=100.0), Accounts(MOUNT)
+    monkeypatch.setattr(load, "_Accounts", lambda mount: accounts)
+    monkeypatch.setattr(load, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    it = Load(MOUNT, "a", "b", 1 << 40, own=set, tasks=set, min_uid=2**31)
+    seen = []
+    for there, after_s in ((True, 1.0), (True, 1.0), (False, absent_s), (True, 1.0), (True, 10.0)):
+        accounts.there = there
+        clock.now_s += after_s
+        accounts.cpu_s += 0.1 * after_s
+        seen.append(it.look(0.9).cpu_local)
+    known = [use for use in seen if use >= 0]
+    assert known == pytest.approx([0.1] * len(known))
+    assert len(known) >= 2

@@ -89,7 +89,7 @@ class Loop:
 
         ``budget`` pays for what is done; while it is spent, no descriptor that it pays for is looked at.
         """
-        if fd in self._watched:  # kept at its place among those with news: who has gone is heard before who comes next
+        if fd in self._watched:  # modified, not added anew: a closed connection stays ahead of a new one
             self._epoll.modify(fd, events)
         else:
             self._epoll.register(fd, events)
@@ -217,7 +217,10 @@ class Loop:
             self.watch(fd, *watched)
 
     def _signalled(self) -> None:
-        numbers = os.read(self._woken, 4096)
+        try:
+            numbers = os.read(self._woken, 4096)
+        except BlockingIOError:
+            return
         if signal.SIGTERM in numbers or signal.SIGINT in numbers:
             self.stopping = True
         if signal.SIGCHLD in numbers:

@@ -113,7 +113,7 @@ class DeskDoors:
         if self._directory is not None:
             for uid in uids - self._own.keys():
                 name = f"{uid}.sock"
-                with contextlib.suppress(OSError):  # everybody's is left
+                with contextlib.suppress(OSError):  # the public socket remains
                     # in a directory where the guard alone may write
                     made = listening(f"/proc/self/fd/{self._directory}/{name}", 0o177, _BACKLOG)
                     os.chown(name, uid, -1, dir_fd=self._directory, follow_symlinks=False)
@@ -144,7 +144,7 @@ class DeskDoors:
         for _ in range(_AT_ONCE):
             try:
                 fresh, _ = door.socket.accept()
-            except OSError as error:  # no more of them, or it has gone already
+            except OSError as error:  # no connection waits, or the peer has closed it
                 if short_of_descriptors(error):
                     self._loop.rest(door.socket.fileno(), _REST_US)  # it would be tried at once, again and again
                 return

@@ -25,7 +25,7 @@ def forked(name: str, keep: Iterable[int], work: Callable[[], None], cpu: int | 
     if pid:
         try:
             return pid, os.pidfd_open(pid)
-        except OSError:  # without a descriptor it is a child that nobody could end later
+        except OSError:  # without a descriptor the child could not be ended later
             os.kill(pid, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)

@@ -19,7 +19,7 @@ _LOOK_US: Final = US_PER_S
 
 
 class CpuSets:
-    """Those of the jobs. ``procs``: how many processors the node offers; ``moved`` is called for who is moved."""
+    """Those of the jobs. ``procs``: how many processors the node offers; ``moved`` is called for each that is moved."""
 
     def __init__(self, shared: Shared, procs: int, moved: Callable[[Group], None]) -> None:
         self._shared = shared

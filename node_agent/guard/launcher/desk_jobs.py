@@ -17,7 +17,7 @@ _FRESH_US: Final = 200_000
 
 
 class DeskJobs:
-    """A view of the attempts, which others keep."""
+    """A view of the attempts, which ``Jobs`` keeps."""
 
     def __init__(self, shared: Shared, endings: Endings, cpu_sets: CpuSets) -> None:
         self._shared = shared

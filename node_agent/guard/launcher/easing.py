@@ -55,7 +55,7 @@ class _Watched:
 
 
 class Easing:
-    """Watches the jobs; one whose stretch has begun is put on record."""
+    """Watches the jobs, and writes the record of each whose stretch has begun."""
 
     def __init__(self, shared: Shared, wanted: Callable[[], bool], endings: Endings) -> None:
         """``wanted``: whether jobs are in the idle class."""

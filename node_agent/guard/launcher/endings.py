@@ -22,7 +22,7 @@ _SAVE_AGAIN_US: Final = process.US_PER_S
 
 
 class Endings:
-    """Watches over the attempts, which others fill in."""
+    """Ends attempts, which ``Jobs`` keeps, and watches until nothing of them is left."""
 
     def __init__(self, shared: Shared, begins: Callable[[Group], None]) -> None:
         """``begins`` is called for each attempt whose end begins."""
@@ -68,7 +68,7 @@ class Endings:
             if command.pidfd is not None:
                 process.send_by_fd(command.pidfd, signal.SIGTERM)
         self._shared.cgroups.signal(group.name, signal.SIGTERM)
-        self._shared.cgroups.signal(group.name, signal.SIGCONT)  # who is stopped doesn't hear SIGTERM
+        self._shared.cgroups.signal(group.name, signal.SIGCONT)  # a stopped process does not receive SIGTERM
         self.look_in(group, _FIRST_POLL_US)
 
     def end(self, group: Group, cause: str, grace_us: int) -> None:

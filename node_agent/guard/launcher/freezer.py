@@ -17,14 +17,14 @@ _A_MINUTE: Final = 60
 
 
 class Freezer:
-    """Watches over the attempts; of those that the kernel refuses it is complained."""
+    """Stops attempts and lets them go on; complains of those for which the kernel refuses it."""
 
     def __init__(self, shared: Shared, endings: Endings) -> None:
         """``endings`` know whether all jobs are held."""
         self._shared = shared
         self._endings = endings
-        self._left: set[Key] = set()  # in which state those are is not known
-        self._seen_again = 0  # how often, since somebody came to be left
+        self._left: set[Key] = set()  # groups that may not be in the state that is wanted
+        self._seen_again = 0  # how often, since a group was added there
         self.due_us: int | None = None  # when :meth:`tick` is wanted; None: it is not
 
     def see_to_all(self) -> None:
@@ -39,7 +39,9 @@ class Freezer:
 
     def obey(self, key: Key) -> None:
         """The same for one group. Raises OSError if the kernel refuses it; trying again is the caller's then."""
-        if not self._settled(key, anew=False):
+        if self._settled(key, anew=False):
+            self._left.discard(key)
+        else:
             self.see_to([key])
 
     def tick(self, now_us: int) -> None:

@@ -101,7 +101,7 @@ class Group:
         self.save_at_us: int | None = None  # when its record, which could not be written, is tried again
         self.poll_every_us = 0
         self.killed_us: int | None = None  # when its processes were killed first
-        self.looked_us = 0  # when it was last looked for what it has left after that (``stalls``)
+        self.looked_us = 0  # when its remaining processes were last looked at (``stalls``)
         self.errand: int | None = None  # a child of the guard that did not make it ready in time, and has not ended
         self.told_empty = True
         self.watch_fd: int | None = None

@@ -114,7 +114,7 @@ class Streams:
         self._alone_since_us = process.boottime_us()
         self._last_us = 0  # when the command last wrote
         self._gone = False  # the caller, for good
-        self._hurry = False  # nobody is waited for once the command has ended
+        self._hurry = False  # once the command has ended, nothing is waited for
         self._looked_us = 0  # when the clock was looked at
         self._kill_at_us = 0  # when it is killed next; 0: its end has not begun
         self._ended_us: int | None = None
@@ -152,7 +152,7 @@ class Streams:
 
     @property
     def _patience_ends_us(self) -> float:
-        """When the command is no longer waited for; inf: while its caller is connected."""
+        """When a command whose caller is not connected is ended; inf: while one is connected."""
         return math.inf if self._connection is not None else self._alone_since_us + PATIENCE_US
 
     @property
@@ -203,7 +203,7 @@ class Streams:
             yield self._input, select.POLLOUT, self._feed
 
     def _pause_ms(self) -> int | None:
-        """Until the next moment at which something is due that was not when the clock was looked at."""
+        """Milliseconds until the first moment that is due after the latest look at the clock; None: there is none."""
         kill_at_us = self._kill_at_us if self._ended_us is None else 0
         moments = (kill_at_us, self._patience_ends_us, self._output_ends_us)
         due_us = min((each for each in moments if self._looked_us < each < math.inf), default=None)

@@ -1,0 +1,45 @@
+"""The freezer's tries, on control groups that settle when a test lets them."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from node_agent.guard.launcher.freezer import Freezer
+
+KEY = (1, 1)
+
+
+class Cgroups:
+    """Settles when told to; keeps whether each try was one that thaws first."""
+
+    def __init__(self) -> None:
+        self.settles = False
+        self.tries: list[bool] = []
+
+    def freeze(self, name: str, *, frozen: bool, anew: bool) -> bool:
+        assert frozen
+        self.tries.append(anew)
+        return self.settles
+
+
+def test_group_that_is_frozen_by_an_order_is_not_thawed_by_a_later_try() -> None:
+    """Goal: no retry of a group that has settled; a late retry thaws it for a moment.
+
+    Method: five tries in vain, then an order that succeeds, then the moment of the next try.
+    """
+    cgroups, complaints = Cgroups(), list[str]()
+    group = SimpleNamespace(name="job-1.1", stopped_us=1, ending="", kill_at_us=None)
+    loop = SimpleNamespace(complain=lambda what, error: complaints.append(f"{what} {error}"))
+    shared: Any = SimpleNamespace(groups={KEY: group}, cgroups=cgroups, loop=loop)
+    endings: Any = SimpleNamespace(held_since_us=None)
+    freezer = Freezer(shared, endings)
+    freezer.see_to([KEY])
+    for _ in range(5):
+        assert freezer.due_us is not None
+        freezer.tick(freezer.due_us)
+    cgroups.settles = True
+    freezer.obey(KEY)
+    assert freezer.due_us is not None
+    freezer.tick(freezer.due_us)
+    assert True not in cgroups.tries
+    assert freezer.due_us is None
+    assert not complaints

@@ -1,5 +1,6 @@
 """A copy of the journal put back: by root in another account's directory, and wherever the power fails meanwhile."""
 
+import errno
 import gzip
 import os
 import pwd
@@ -16,6 +17,7 @@ from kit.accounts import account
 from kit.journals import Driven, copied
 
 from cosched.errors import Failed
+from space_scheduler.service.journal import backup, copies
 from space_scheduler.service.journal.backup import back_up, restore
 from space_scheduler.service.journal.journal import Journal
 from space_scheduler.service.journal.schema import JournalRefused, JournalUnwritable, Lock, create, marked
@@ -304,6 +306,28 @@ def test_restore_cut_short_before_its_mark_is_refused_and_can_be_done_again(
     for aside in path.parent.glob("*.replaced.*"):
         aside.unlink()
     restore(path, older)
+    Journal(path).close()
+
+
+def test_restore_whose_copy_cannot_reach_the_disk_leaves_the_journal_in_place(
+    older: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state" / "journal.db"
+    wal = path.with_name("journal.db-wal")
+    with closing(sqlite3.connect(path)) as holder:  # so that there is a log of latest events, as after a kill
+        holder.execute("PRAGMA user_version").fetchall()
+        assert wal.exists()
+        before = {file.name for file in path.parent.iterdir()}
+
+        def fails(file: Path) -> None:
+            if file.name.endswith(".new"):
+                raise OSError(errno.EIO, "Input/output error")
+
+        monkeypatch.setattr(copies, "sync", fails)
+        monkeypatch.setattr(backup, "sync", fails)
+        with pytest.raises(JournalUnwritable, match=r"the backup cannot be put in its place: .*Input/output error"):
+            restore(path, older)
+        assert {file.name for file in path.parent.iterdir()} == before
     Journal(path).close()
 
 

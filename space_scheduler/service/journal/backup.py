@@ -71,6 +71,7 @@ def restore(path: Path, backup: Path) -> Path:
             with closing(sqlite3.connect(made, isolation_level=None)) as into:
                 source.backup(into)
                 _count_on(into, after=path)
+            sync(made)  # before the journal leaves its place
             _set_aside(path, aside)
         lock.clear_mark()  # cut short before, a start refuses the copy, and this can be done again
     return aside

@@ -291,12 +291,12 @@ def readable(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def writable(path: Path, unless: str) -> Iterator[None]:
-    """What SQLite or the disk does not take is said so: ``unless``, and why. Raises :class:`JournalUnwritable`."""
+def writable(path: Path, failure: str) -> Iterator[None]:
+    """Raise errors of SQLite and of the disk as :class:`JournalUnwritable`: the ``failure``, and the error's text."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        raise JournalUnwritable(f"journal {path}: {unless}: {error}") from None
+        raise JournalUnwritable(f"journal {path}: {failure}: {error}") from None
 
 
 def refused(path: Path, error: Exception) -> JournalRefused:

@@ -115,13 +115,14 @@ class Service:
         config = self.config
         identity = Path(config.identity) if config.listen.address else None
         renewal = Renewal(identity, lambda: identity_of(config)) if identity is not None else None
-        # without TLS there are no agents: nobody is ever given a grant
+        # without TLS there are no agents, and no grants are given
         key = renewal.made.key if renewal is not None else Ed25519PrivateKey.generate()
         listening = listen.unix_socket(Path(config.listen.socket)) if config.listen.socket else None
         if listening is not None:
             opened.callback(Path(config.listen.socket).unlink, missing_ok=True)
             opened.enter_context(listening)
-        records = opened.enter_context(ExitStack())  # the core's last events are recorded too
+        # closed after the core: its last events are recorded, and connections wait in the backlog meanwhile
+        after_core = opened.enter_context(ExitStack())
         self.host = host_of(config, self._committed, self._problem, take_over=self._take_over)
         opened.push_async_callback(self.host.close)
         recovered = await self.host.start()
@@ -139,7 +140,7 @@ class Service:
             self.recorder = self.shell.record = Recorder(
                 self._record, config, members.nodes, fence, lambda why: self.log.warn("record", why=why)
             )
-            records.callback(self.recorder.close)
+            after_core.callback(self.recorder.close)
         self.link = self.shell.link = Link(
             config, self.book, fence, self.log, self.shell.feed, members,
             None if self._take_over else recovered.last_job_id,
@@ -177,7 +178,7 @@ class Service:
         if listening is not None:
             self.acceptor.local.add(listening)
         if renewal is not None:
-            served = opened.enter_context(listen.tcp_socket(config.listen.address, config.listen.port))
+            served = after_core.enter_context(listen.tcp_socket(config.listen.address, config.listen.port))
             self.acceptor.secured = renewal.made.secured
             self.acceptor.remote.add(served)
             self.port = served.getsockname()[1]

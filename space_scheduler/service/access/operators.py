@@ -38,7 +38,7 @@ def _is_member(user: str, groups: list[str]) -> bool:
     except (KeyError, OSError):
         return False
     for name in groups:
-        with suppress(KeyError, OSError):  # no such group now: it gives nobody a right
+        with suppress(KeyError, OSError):  # no such group now: it gives no rights
             if grp.getgrnam(name).gr_gid in theirs:
                 return True
     return False

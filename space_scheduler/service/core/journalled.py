@@ -581,7 +581,7 @@ def caused(event: ev.Event) -> str:
         case ev.Boundary(name_overdue=True):
             return "a predicted end that has passed"
         case ev.OwnerCame() | ev.OwnerLeft():
-            about = ""  # stories of jobs are kept for longer than who was at which desk
+            about = ""  # stories of jobs are kept for longer than presence at desks
         case ev.JobSubmitted(job):
             about = f"job {job.id}"
         case ev.LaunchFailed(_, nodes):

@@ -97,8 +97,8 @@ class Attempts:
         self.stretch: Final = stretch(config)
         #: Whether the policy resizes jobs.
         self.resizes: Final = resizes(policy_of(config))
-        #: Whether it chooses nodes by who is there. Limits count work then, and where it resizes jobs; else nodes end a
-        #: job by the clock.
+        #: Whether it chooses nodes by their residents. Then, and where it resizes jobs, limits count work; else a node
+        #: ends a job by the clock.
         self.shares: Final = shares_nodes(policy_of(config))
 
     def on(self, name: str, key: tuple[int, int]) -> "LaunchAttempt | None":

@@ -107,7 +107,7 @@ class Streams:
                 await at_most(self._changed, LOOK_S)
                 self._changed.clear()
             self._somebody.clear()
-            # all that was kept for those who looked on
+            # all that was kept for watchers
             self.feed, self.own, self.ready, self._ended = Feed(), {}, False, None
             self._nodes, self._nodes_s = ({}, 0), 0.0
             self._rows.forget()

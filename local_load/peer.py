@@ -11,6 +11,7 @@ import struct
 import time
 from typing import Final
 
+from cosched.config.units import is_whole
 from cosched.errors import BadInput
 
 _HEADER: Final = struct.Struct("!II")  # bytes of the request after this header, bytes of the answer
@@ -27,7 +28,7 @@ OVERHEAD_BYTES: Final = 3 * (_ETHERNET + _IPV4 + _TCP + _TIMESTAMPS) + _HEADER.s
 def address(text: str, option: str) -> tuple[str, int]:
     """``HOST:PORT``; host a name or an address. Raises :class:`BadInput`."""
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65_535:
+    if not host or not is_whole(port) or int(port) > 65_535:
         raise BadInput(option, repr(text), "HOST:PORT, such as 127.0.0.1:7424")
     return host.strip("[]"), int(port)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from cosched.config.units import size_bytes
+from cosched.config.units import is_whole, size_bytes
 from cosched.errors import BadInput
 from cosched.model.contract import SocialContract
 from cosched.model.coscheduling import Mode
@@ -114,5 +114,5 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         if self.tasks.known not in _KNOWN:
             yield "tasks.known", self.tasks.known, " or ".join(_KNOWN)
         for number in self.tasks.programs:
-            if not number.isdecimal():
+            if not is_whole(number):
                 yield "tasks.programs", number, "an executable's number in the log"

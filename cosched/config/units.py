@@ -17,7 +17,13 @@ _UNITS_BYTES: Final = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**
     for name in names.split()
 }
 _UNITS_BIT_S: Final = {"kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9}
+_MOST_DIGITS: Final = 19
 _NUMBER_AND_UNIT: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([A-Za-z]+)\s*", re.ASCII)
+
+
+def is_whole(text: str) -> bool:
+    """Whether a text is a whole number of at most 19 digits: Python refuses to convert very long ones."""
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 def duration_us(text: str, where: str) -> int:

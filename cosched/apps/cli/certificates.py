@@ -56,7 +56,7 @@ def list_command(authority: Listed | None, server: str | None, lab: str | None) 
         raise Failed(problem)
     issued = authority or Listed([], [])
     known = None if problem else False
-    # as the API has them: ``until`` is a day or a moment, None where nobody here knows it, as ``revoked`` is
+    # fields of the API: ``until`` is a day or a time; ``until`` and ``revoked`` are None where they are not known
     listed: dict[str, dict[str, Any]] = {each.serial: each._asdict() | {"revoked": known} for each in issued.entries}
     for each in found:
         until = each.until or listed.get(each.serial, {}).get("until")

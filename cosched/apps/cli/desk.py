@@ -155,8 +155,8 @@ def ban_command(path: Path, user: str | None, seconds: float | None, only_list: 
         return answer
     status = ask(path, {"do": "status"})
     if (bans := status["word"].get("bans")) is None:
-        expected = "root, a user who is logged in at this machine itself, or one of desk_users"
-        raise BadInput("--list", "this user may not see who is banned", expected)
+        expected = "root, a user with a local session at this machine, or one of desk_users"
+        raise BadInput("--list", "this user may not list bans", expected)
     told = [line for line in lines(document(status)) if line.startswith("banned: ")]
     return Answer({"bans": bans}, told or ["nobody is banned here"])
 

@@ -30,7 +30,7 @@ def _cluster(name: str, option: str) -> str:
 
 #: The options that say how hosts are reached; they arrive as ``user`` … ``python``.
 _ssh: Final = options(
-    click.option("--user", metavar="NAME", default="root", show_default=True, help="Who logs in there."),
+    click.option("--user", metavar="NAME", default="root", show_default=True, help="The account to log in as."),
     click.option(
         "--port", metavar="N", default="22", show_default=True, callback=whole_number(1, 65535), help="Of sshd."
     ),

@@ -13,7 +13,7 @@ import msgspec
 import psutil
 import yaml
 
-from cosched.apps.cli.shared.values import refuse, up_to, within
+from cosched.apps.cli.shared.values import refuse, up_to, whole_number, within
 from cosched.apps.cli.shared.verb import asks
 from cosched.client.client import Client
 from cosched.config.units import memory_text
@@ -23,18 +23,25 @@ from local_load import machine, memory
 from local_load import profile as profiles
 
 _POLL_S: Final = 0.5
+#: The largest that a pid_t can be.
+_LARGEST_PID: Final = (1 << 31) - 1
 
 
 @click.command("record")
-@click.option("--user", "who", metavar="NAME", help="Whose processes [default: yours].")
-@click.option("--pid", type=int, help="A process: it and all below it, instead of a user's.")
+@click.option("--user", metavar="NAME", help="Whose processes [default: yours].")
+@click.option(
+    "--pid",
+    metavar="INTEGER",
+    callback=whole_number(1, _LARGEST_PID),
+    help="A process: it and all below it, instead of a user's.",
+)
 @click.option("--seconds", type=float, default=300.0, callback=within(1, 86_400), show_default=True, help="How long.")
 @click.option("--name", default="recorded", show_default=True, help="The profile's name.")
 @click.option("--like", default="xwindows", show_default=True, metavar="NAME|FILE", help="For what is not seen.")
 @click.option("--loopback", is_flag=True, help="Count connections within this machine too.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Where it goes [default: printed].")
 def record(
-    who: str | None, pid: int | None, seconds: float, name: str, like: str, loopback: bool, out: Path | None
+    user: str | None, pid: int | None, seconds: float, name: str, like: str, loopback: bool, out: Path | None
 ) -> None:
     """Sample a user's own processes, and write the profile of such a user.
 
@@ -51,12 +58,12 @@ def record(
     base = profiles.find(like, "--like")
     profiles.checked(msgspec.structs.replace(base, name=name), "--name")
     refuse(
-        (pid is not None and who is not None, "--pid", f"together with --user {who}", "one of the two"),
+        (pid is not None and user is not None, "--pid", f"together with --user {user}", "one of the two"),
         (pid is not None and not psutil.pid_exists(pid), "--pid", f"no process {pid}", "one that runs"),
     )
-    uid = _uid(who)
+    uid = _uid(user)
     if os.geteuid() not in (0, uid) and pid is None:
-        raise BadInput("--user", f"{who} is somebody else", "yourself, or to be root")
+        raise BadInput("--user", f"{user} is another account", "yourself, or to be root")
     with ExitStack() as stack:
         keys = None
         try:
@@ -93,7 +100,7 @@ def _uid(name: str | None) -> int:
 )
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Where it goes [default: printed].")
 def presence(client: Client, seconds: float, out: Path | None) -> None:
-    """Record who comes and goes at all nodes, as the scheduler hears of it: a trace for `run --presence`.
+    """Record presence at all nodes, as the scheduler hears of it: a trace for `run --presence`.
 
     \b
     Example: cosched local-load presence --seconds 86400 --out monday.csv
@@ -111,7 +118,7 @@ def _watch(client: Client, file: IO[str], seconds: float) -> None:
         while (at_s := time.monotonic() - began_s) < seconds:
             for node in client.nodes():
                 if node.presence is None:
-                    raise Failed("who is at which desk is told to operators alone, and this user is none")
+                    raise Failed("presence at desks is told to operators alone, and this user is none")
                 if before.get(node.name) != str(node.presence):
                     before[node.name] = str(node.presence)
                     rows.writerow((f"{at_s:.3f}", node.presence, node.name))

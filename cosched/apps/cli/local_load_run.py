@@ -94,10 +94,10 @@ def probe(**given: Any) -> None:
     """
     calls = given["calls"] or ",".join(CALLS)
     given |= {"memory": None, "beyond_contract": False, "peer_at": None, "calls": calls}
-    nobody = msgspec.structs.replace(
+    idle = msgspec.structs.replace(
         profiles.find("xwindows"), name="nobody", cpu_share=0.0, memory_share=0.0, network_bytes_per_s=0.0
     )
-    _run(nobody, always(given["seconds"]), given, None, alone=True)
+    _run(idle, always(given["seconds"]), given, None, alone=True)
 
 
 def _run(

@@ -47,10 +47,8 @@ def request_command(name: str, etc: str, again: bool) -> None:
             str(settings), "no such file", f"settings of {name} ('cosched node render'); or --etc, where they are"
         )
     named, there = load_node(settings).name, Path(layout.identity) / "node.pem"
-    refuse(
-        (named != name, str(settings), f"this is node {named}", f"node {name}"),
-        (there.exists() and not again, str(there), "this host has an identity already", "--again"),
-    )
+    refuse((named != name, str(settings), f"this is node {named}", f"node {name}"))
+    refuse((not again and there.exists(), str(there), "this host has an identity already", "--again"))
     click.echo(identity.request(Path(layout.etc), name), nl=False)
 
 

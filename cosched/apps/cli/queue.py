@@ -31,7 +31,7 @@ _user = click.option(
     "--user",
     metavar="NAME",
     callback=read_by(lambda name, _option: this_user() if name == "me" else name),
-    help="Only that user's jobs; 'me' is whoever calls.",
+    help="Only that user's jobs; 'me' is the caller.",
 )
 
 

@@ -60,7 +60,7 @@ def _statistics(found: stats.LogStatistics) -> Iterator[str | Table]:
         f"{found.name}: {found.jobs} jobs over {humanised(us(found.span_s))} on {found.procs_total} processors "
         f"({found.procs_total_from}), offered load {load}"
     )
-    of = {
+    quantiles = {
         "run time s": found.run_s,
         "processors": found.procs,
         "request s": found.request_s,
@@ -73,7 +73,7 @@ def _statistics(found: stats.LogStatistics) -> Iterator[str | Table]:
     yield Table(
         "Quantiles",
         ("of", *stats.Quantiles.__struct_fields__),
-        [(name, *msgspec.structs.astuple(values)) for name, values in of.items() if values is not None],
+        [(name, *msgspec.structs.astuple(values)) for name, values in quantiles.items() if values is not None],
         [shares, *show.counts(found.skipped, found.adjusted)],
     )
     yield Table(f"Jobs by month of submission ({found.months_by})", ("month", "jobs"), [*found.months.items()])

@@ -50,6 +50,10 @@ def test_strict_stops_at_a_bad_line_and_names_it(case: str, cosched: Call, log: 
 
 #: Command line → what the message must contain.
 BAD_CALLS = {
+    ("show", "9" * 5000): ["ID", "the number of a job"],
+    ("bench", "contract", "--tasks", "9" * 5000): ["--tasks", "numbers from 1"],
+    ("local-load", "run", "--peer", f"127.0.0.1:{'9' * 5000}"): ["--peer", "HOST:PORT"],
+    ("local-load", "record", "--pid", "9" * 20): ["--pid", "a whole number from 1"],
     ("simulate", "missing.swf", "--policy", "easy"): ["missing.swf", "no such file"],
     ("simulate", ".", "--policy", "easy"): ["directory"],
     ("simulate", "--policy", "easy"): ["no log given"],
@@ -194,12 +198,14 @@ BAD_OUTPUTS = {
     ("--events", "small.swf"): ["the log itself"],
     ("--schedule", "a.csv", "--events", "a.csv"): ["two outputs in one file"],
     ("--events", "nowhere/e.jsonl"): ["no directory nowhere"],
+    ("--events", "loop/e.jsonl"): ["no directory loop"],
     ("--events", "."): ["a directory"],
 }
 
 
 @pytest.mark.parametrize("options", BAD_OUTPUTS, ids=" ".join)
 def test_an_output_that_would_destroy_something_is_refused(options: tuple[str, ...], cosched: Call, log: Path) -> None:
+    (log.parent / "loop").symlink_to("loop")
     ended = cosched(*SIMULATE, *options)
     assert ended.status == 2, ended
     for part in BAD_OUTPUTS[options]:

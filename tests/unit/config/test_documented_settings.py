@@ -47,10 +47,8 @@ def test_documented_node_toml_has_each_setting_with_its_default() -> None:
     settings = {key: value for key, value in declared(NodeConfig) if key not in UNDOCUMENTED}
     assert documented.keys() == settings.keys()
     differing = {key for key, value in settings.items() if value not in (REQUIRED, documented[key])}
-    assert differing == {
-        "launch.network",
-        "presence.away_after_s",
-    }  # an example, and one of presets
+    example, of_a_preset = "launch.network", "presence.away_after_s"
+    assert differing == {example, of_a_preset}
 
 
 def test_documented_cluster_yaml_has_each_setting_once() -> None:

@@ -92,13 +92,13 @@ def _as_written(instruction: Instruction) -> object:
 
 def check_targets(targets: Iterable[Path | None], log: Path) -> None:
     """Refuse output files that cannot be written, are the log, or are each other, before anything is computed."""
-    seen: set[Path] = set()
+    seen: set[str] = set()
     for target in filter(None, targets):
-        where, place = str(target), target.resolve()
+        where, place = str(target), os.path.realpath(target)  # which goes round no loop of links
         refuse(
             (not target.absolute().parent.is_dir(), where, f"no directory {target.parent}", "an existing directory"),
             (target.is_dir(), where, "a directory", "a file's name"),
-            (place == log.resolve(), where, "the log itself", "another file: the log would be lost"),
+            (place == os.path.realpath(log), where, "the log itself", "another file: the log would be lost"),
             (place in seen, where, "two outputs in one file", "a file for each"),
         )
         seen.add(place)

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from cosched.config.units import is_whole
 from cosched.errors import BadInput, nearest
 
 Value = TypeVar("Value")
@@ -76,7 +77,7 @@ def whole_number(least: int, most: int) -> Callable[[click.Context, click.Parame
     """A callback for an option whose value is a whole number between two."""
 
     def checked(text: str, option: str) -> int:
-        if not (text.isascii() and text.isdigit() and len(text) < 20) or not least <= int(text) <= most:
+        if not is_whole(text) or not least <= int(text) <= most:
             raise BadInput(option, f"{text!r}", f"a whole number from {least} to {most}")
         return int(text)
 
@@ -86,7 +87,7 @@ def whole_number(least: int, most: int) -> Callable[[click.Context, click.Parame
 def numbers_in(text: str, option: str, least: int, most: int, expected: str) -> list[int]:
     """Whole numbers between two, with commas between them. Raises :class:`BadInput`."""
     for word in text.split(","):
-        if not word.strip().isdecimal() or not least <= int(word) <= most:
+        if not is_whole(word.strip()) or not least <= int(word) <= most:
             raise BadInput(option, f"{word!r}", expected)
     return [int(word) for word in text.split(",")]
 

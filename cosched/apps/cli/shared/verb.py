@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from cosched.apps.cli.shared.foreign import jobs_meant
+from cosched.config.units import is_whole
 from cosched.errors import BadInput
 from cosched.report.table import Table
 
@@ -124,7 +125,7 @@ def say(text: str) -> None:
 
 
 def _job_number(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) < 1 or len(text) > 18:
+    if not is_whole(text) or len(text) > 18 or int(text) < 1:
         expected = "the number of a job, as 'cosched submit' and 'cosched queue' print it"
         raise BadInput("ID", f"{text!r}", expected, nearest=jobs_meant(text))
     return int(text)

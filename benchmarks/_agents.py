@@ -90,7 +90,7 @@ class Agent(Player):
         )
 
     async def _survey(self, request: wire.Survey) -> wire.Surveyed:
-        raise NotImplementedError("nobody asks in a measurement")
+        raise NotImplementedError("no measurement asks for a survey")
 
     def _hello(self) -> wire.Hello:
         return wire.Hello(

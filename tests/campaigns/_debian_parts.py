@@ -12,6 +12,8 @@ from campaigns._ansible_versions import later_checkout, name_of, wheelhouse
 from campaigns._debian_ground import CHECKOUT, DESK, HEAD, Ground
 from campaigns._debian_image import HOSTS, RELEASES
 from campaigns._systemd_hosts import HOME, USER
+from cosched.config.cluster import ClusterConfig
+from cosched.model.time import US_PER_S
 
 #: Of each launcher: what compiles CG for it, and how a job's script starts that on all tasks (docs/guide/launchers.md).
 _LAUNCHERS: Final = {
@@ -28,8 +30,6 @@ _SYSTEM_TESTS: Final = (
     "tests/service/test_accepting.py", "tests/service/test_listen.py", "tests/service/test_full_disk.py",
     "tests/service/test_journal.py", "tests/service/test_lookups.py", "tests/service/test_callers.py",
 )  # fmt: skip
-#: The default of cluster.yaml: for so long an agent may be away while it is upgraded.
-_LEASE_S: Final = 10.0
 _RESTRICTED: Final = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 
 
@@ -130,12 +130,15 @@ def ansible(ground: Ground) -> None:
     wheelhouse(wheels, Path(__file__).parents[2], python)
     wheelhouse(later, later_checkout(work / "checkout", ".post1"), python)
 
+    # an agent may be away for the lease while it is upgraded
+    lease_s = round(ClusterConfig(name="office").time_us("lease") / US_PER_S * ground.factor)
+
     def inventory(of: Path) -> None:
         groups = {
             f"cosched_{group}": {"hosts": {name: ground.machines[name].reached()}}
             for group, name in (("scheduler", HEAD), ("nodes", DESK))
         }
-        lab.written(groups, of, cosched_users=[USER], scheduler_extra={"lease": f"{round(_LEASE_S * ground.factor)}s"})
+        lab.written(groups, of, cosched_users=[USER], scheduler_extra={"lease": f"{lease_s}s"})
 
     inventory(wheels)
     for playbook in ("preflight", "site"):

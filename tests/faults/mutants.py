@@ -401,7 +401,7 @@ def no_lock() -> Iterator[None]:
 #: Each with the promise that the judge names (empty: any), and the first seed that finds it: a test begins there.
 SCHEDULERS: dict[type[Scheduler], tuple[str, int]] = {
     AnswersBeforeCommit: ("P2", 6),
-    EarlyStarter: ("", 42),
+    EarlyStarter: ("", 7),
     ForgetsReports: ("", 24),
     GivesUp: ("", 0),
     RefusesReports: ("O10", 51),
@@ -420,7 +420,7 @@ SCHEDULERS: dict[type[Scheduler], tuple[str, int]] = {
     BelievesWallClock: ("O10", 5),
     TellsEpochFirst: ("", 0),
     KeepsOldTotals: ("O11", 11),
-    ForgetsRules: ("E1", 0),
+    ForgetsRules: ("E1", 3),
     Starver: ("P4", 0),
 }
 

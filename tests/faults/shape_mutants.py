@@ -137,7 +137,7 @@ class CountsEndedJobsAsPresent(Node):
 
 #: Each with the promise that the judge names (empty: any), and the first seed that finds it: a test begins there.
 SCHEDULERS: dict[type[Scheduler], tuple[str, int]] = {
-    CountsBeforeAllHaveAnswered: ("S1", 20),
+    CountsBeforeAllHaveAnswered: ("S1", 44),
     LeavesWhatItHasChanged: ("S1", 30),
     NeverComparesAHeartbeat: ("O15", 27),
 }

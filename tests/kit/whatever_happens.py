@@ -6,6 +6,7 @@ held jobs are released, all nodes are back, every job ends at its estimate, and 
 """
 
 from collections import Counter
+from collections.abc import Set
 from typing import ClassVar
 
 import hypothesis.strategies as st
@@ -433,6 +434,21 @@ SITES = {
 }
 
 
+#: Of each machine so many examples are run, each of up to 60 steps; so many more where a site has not occurred.
+EXAMPLES, FURTHER = 120, 300
+
+
+def explore_all(policy: str, sites: Set[str], of: type[WhateverHappens] = WhateverHappens) -> None:
+    """Run the machine, and further unless each of the sites has occurred.
+
+    Which examples are drawn depends on the constants in all our code.
+    """
+    fired = explore(policy, of=of)
+    if sites - set(+fired):
+        fired += explore(policy, of=of, max_examples=FURTHER)
+    assert sites - set(+fired) == set(), "these never happened"
+
+
 def explore(
     policy: str,
     make: type[SchedulerState] = SchedulerState,
@@ -450,6 +466,6 @@ def explore(
         "fired": Counter(),
     }
     machine: type[WhateverHappens] = type("WhateverHappens", (of,), body)
-    how.setdefault("max_examples", max(300, settings().max_examples))
+    how.setdefault("max_examples", max(EXAMPLES, settings().max_examples))
     run_state_machine_as_test(machine, settings=settings(stateful_step_count=60, **how))
     return machine.fired

@@ -3,7 +3,16 @@
 import pytest
 from hypothesis import Phase
 from kit import mutants
-from kit.whatever_happens import CAUSES, SITES, WITH_PROMISES, WITHOUT, WhateverIsMeasured, explore
+from kit.whatever_happens import (
+    CAUSES,
+    FURTHER,
+    SITES,
+    WITH_PROMISES,
+    WITHOUT,
+    WhateverIsMeasured,
+    explore,
+    explore_all,
+)
 
 from space_scheduler.machine.record import IllegalTransition, UnknownJob
 from space_scheduler.machine.state import SchedulerState
@@ -18,13 +27,13 @@ _POLICIES = [
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", _POLICIES)
 def test_whatever_happens(policy: str) -> None:
-    fired = explore(policy)
+    """All events have to occur under two of the policies: they are drawn alike for the others."""
     sites = set(SITES)
     if policy in WITH_PROMISES:
         sites |= {f"moved later: {cause.name}" for cause in CAUSES}
     if policy.startswith("conservative"):
         sites |= {"timer late"}
-    assert sites - set(+fired) == set(), "these never happened"
+    explore_all(policy, sites if policy in ("easy", "conservative(none)") else set())
 
 
 @pytest.mark.slow
@@ -35,8 +44,7 @@ def test_whatever_happens_where_jobs_may_run_on() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["easy", "conservative(none)"])
 def test_whatever_is_measured_of_running_jobs(policy: str) -> None:
-    fired = explore(policy, of=WhateverIsMeasured)
-    assert {"measured progress", "moved later: PROGRESS"} <= set(+fired)
+    explore_all(policy, {"measured progress", "moved later: PROGRESS"}, WhateverIsMeasured)
 
 
 @pytest.mark.slow
@@ -57,4 +65,4 @@ def test_it_catches_one_who_forgets_the_released() -> None:
 def caught(mutant: type[SchedulerState], policy: str) -> None:
     once = {"phases": [Phase.generate], "derandomize": True, "database": None, "report_multiple_bugs": False}
     with pytest.raises((AssertionError, IllegalTransition, UnknownJob)):
-        explore(policy, mutant, max_examples=1_000, **once)
+        explore(policy, mutant, max_examples=FURTHER, **once)

@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import Phase
 from hypothesis.stateful import initialize, precondition, rule
-from kit.whatever_happens import WITH_PROMISES, WITHOUT, WhateverHappens, explore, pick, shapes
+from kit.whatever_happens import FURTHER, WITH_PROMISES, WITHOUT, WhateverHappens, explore, explore_all, pick, shapes
 
 from cosched.model.allocation import Share
 from cosched.model.job import Job, JobState
@@ -194,7 +194,18 @@ class WhateverHappensToNodes(WhateverHappens):
     @rule(which=pick, blamed=pick, everywhere=st.booleans())
     def launch_fails_here(self, which: int, blamed: int, everywhere: bool) -> None:
         """It waits again for other nodes, at its old place, while the rules have it and there are others."""
+        self.fail_launch(self.one_of(which, JobState.STARTING), blamed, everywhere)
+
+    @precondition(lambda self: self.those(JobState.STARTING))
+    @rule(which=pick)
+    def launch_fails_wherever_it_is_tried(self, which: int) -> None:
         job_id = self.one_of(which, JobState.STARTING)
+        for _ in range(self.machine_rules.launch_retries + 1):
+            if self.states[job_id] is JobState.STARTING:
+                self.fail_launch(job_id, 0, everywhere=True)
+                self.decide()
+
+    def fail_launch(self, job_id: int, blamed: int, everywhere: bool) -> None:
         shares = self.places[job_id]
         failed = tuple(share.node for share in shares) if everywhere else (shares[blamed % len(shares)].node,)
         again = avoiding(self.jobs[job_id], failed)
@@ -255,11 +266,8 @@ OTHERS = [policy for policy in (*WITHOUT, *WITH_PROMISES) if policy not in KINDS
 
 @pytest.mark.parametrize("policy", [*KINDS, *(pytest.param(policy, marks=pytest.mark.long) for policy in OTHERS)])
 def test_whatever_happens_to_nodes(policy: str) -> None:
-    fired = explore(policy, of=WhateverHappensToNodes)
-    sites = set(SITES) | ({"moved later: CAPACITY_CHANGED"} if policy in WITH_PROMISES else set())
-    if sites - set(+fired):  # which examples are drawn depends on the constants in all our code: look further
-        fired += explore(policy, of=WhateverHappensToNodes, max_examples=800)
-    assert sites - set(+fired) == set(), "these never happened"
+    sites = SITES | ({"moved later: CAPACITY_CHANGED"} if policy in WITH_PROMISES else set())
+    explore_all(policy, sites, WhateverHappensToNodes)
 
 
 # --- the mutants it catches -------------------------------------------------------------------------------------------
@@ -318,4 +326,4 @@ class SilentLoss(SchedulerState):
 def test_it_catches(mutant: type[SchedulerState]) -> None:
     once = {"phases": [Phase.generate], "derandomize": True, "database": None, "report_multiple_bugs": False}
     with pytest.raises((AssertionError, IllegalTransition, UnknownJob, BadPlan, KeyError)):
-        explore("easy", mutant, of=WhateverHappensToNodes, max_examples=500, **once)
+        explore("easy", mutant, of=WhateverHappensToNodes, max_examples=FURTHER, **once)

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import Phase
 from hypothesis.stateful import precondition, rule
-from kit.whatever_happens import explore, pick
+from kit.whatever_happens import explore, explore_all, pick
 from properties.test_whatever_happens_to_nodes import WhateverHappensToNodes
 
 from cosched.model.job import Job, JobState
@@ -67,10 +67,7 @@ SITES = {"started beside a ban", "banned under a job", "explained", "ended by an
 
 @pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative(schedule)"])
 def test_whatever_owners_say(policy: str) -> None:
-    fired = explore(policy, of=WhateverOwnersSay)
-    if SITES - set(+fired):  # which examples are drawn depends on the constants in all our code: look further
-        fired += explore(policy, of=WhateverOwnersSay, max_examples=800)
-    assert SITES - set(+fired) == set(), "these never happened"
+    explore_all(policy, SITES, WhateverOwnersSay)
 
 
 def test_it_sees_a_machine_that_forgets_bans(monkeypatch: pytest.MonkeyPatch) -> None:

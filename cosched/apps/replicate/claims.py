@@ -16,7 +16,8 @@ with that interval.
 import math
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from itertools import product
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -61,6 +62,10 @@ class Region(msgspec.Struct, frozen=True):
         if math.isinf(self.high):
             return f"{'above' if self.open else 'at least'} {self.low:g}"
         return f"{'strictly ' if self.open else ''}between {self.low:g} and {self.high:g}"
+
+
+BELOW: Final = Region(high=0.0, open=True)
+ABOVE: Final = Region(low=0.0, open=True)
 
 
 class Predicate(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,3 +210,8 @@ def _bounds(measured: Measured) -> tuple[float, float]:
 
 def _told(predicate: Predicate) -> str:
     return f"{predicate.quantity}: {predicate.region}"
+
+
+def pairs(ours: Iterable[str], bases: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Each policy against each other one, for a claim that compares them."""
+    return tuple((policy, base) for policy, base in product(ours, bases) if policy != base)

@@ -1,7 +1,7 @@
 """Differences between two policies that met the same workloads: arrays of one value per replication, in one order."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,3 +28,13 @@ def relative_difference(ours: Values, base: Values, level: float = 0.95) -> Inte
     if not math.isfinite(half):
         return Interval(ratio - 1, -math.inf, math.inf, level)
     return Interval(ratio - 1, ratio - 1 - half, ratio - 1 + half, level, len(a) - 1)
+
+
+def over_common_seeds(
+    ours: Mapping[int, float],
+    base: Mapping[int, float],
+    compare: Callable[[Values, Values], Interval] = relative_difference,
+) -> Interval | None:
+    """How values by seed differ, over the seeds that both have; None without any."""
+    seeds = sorted(ours.keys() & base.keys())
+    return compare([ours[seed] for seed in seeds], [base[seed] for seed in seeds]) if seeds else None

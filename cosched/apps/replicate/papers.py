@@ -1,7 +1,7 @@
 """The papers that can be replicated, and what a run of one is asked for."""
 
 import importlib
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -52,3 +52,18 @@ def replicate(request: Request, begin: Begin) -> Result:
         raise BadInput("PAPER", f"no replication {request.paper!r}", "one of " + ", ".join(PAPERS), nearest=near)
     result: Result = importlib.import_module(PAPERS[request.paper]).replicate(request, begin)
     return result
+
+
+Scale = TypeVar("Scale")
+
+
+def scale_of(request: Request, full: Scale, quick: Scale, *seeded: str, of_log: bool = False) -> Scale:
+    """How much is run: of what is ``seeded``, as many seeds as are asked for. Raises :class:`BadInput`."""
+    if request.real:
+        raise BadInput("--real", "decided in simulation only: the paper has no real part")
+    if request.log is not None and not of_log:
+        raise BadInput("LOG", request.log, "none: the paper's workload is generated")
+    scale = quick if request.quick else full
+    if request.seeds is None:
+        return scale
+    return msgspec.structs.replace(scale, **dict.fromkeys(seeded, request.seeds))  # type: ignore[type-var]

@@ -2,19 +2,18 @@
 
 import math
 import re
-from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
+from kit.replications import drawn, quiet
 
 from cosched.apps.replicate.adaptive import claims, figures, jobs, replication, reshaped, setup
-from cosched.apps.replicate.adaptive.runs import Runs
+from cosched.apps.replicate.adaptive.runs import Runs, Wanted
 from cosched.apps.replicate.adaptive.setup import EQUIPARTITION, Cell, Measured, Mix, Scale
 from cosched.apps.replicate.claims import Verdict
-from cosched.apps.replicate.papers import Request, replicate
+from cosched.apps.replicate.papers import Request
 from cosched.apps.replicate.result import Result
 from cosched.errors import BadInput
 
@@ -30,10 +29,6 @@ SMALL = Scale(
     thresholds=(4,),
 )
 ADAPTIVE = Cell(EQUIPARTITION, adaptive=True, load=0.8, jobs=60)
-
-
-def quiet(_what: str, _total: int) -> nullcontext[Callable[[int], None]]:
-    return nullcontext(lambda _done: None)
 
 
 @pytest.fixture(scope="module")
@@ -152,11 +147,7 @@ def test_the_readings_of_the_speed_up_stand_beside_the_claims(result: Result) ->
 
 
 def test_figures_can_be_drawn(result: Result) -> None:
-    from matplotlib.figure import Figure  # noqa: PLC0415 (heavy)
-
-    for name, plot in result.plots.items():
-        axes = Figure().subplots()
-        plot.draw(axes)
+    for name, axes in drawn(result):
         assert axes.get_ylabel(), name
         assert axes.lines, name
         assert axes.get_legend() is not None, name
@@ -186,11 +177,11 @@ def planted(worse: bool) -> Result:
         used = 0.5 + 0.01 * seed + (gap if ahead else 0)
         return Measured(level * (cut if ahead else 1.0), 1.0, used, used / 2, 0.5, (0.1, 0.1, 0.1))
 
-    wanted = [figures.wanted(SMALL), *replication.costs.wanted(SMALL), *replication.policies.wanted(SMALL)]
-    cells = {cell for each in [*wanted, *jobs.wanted(SMALL)] for cell in each}
-    found = Runs({cell: [one(cell, seed) for seed in (1, 2, 3)] for cell in cells})
+    def found(wanted: list[Wanted], *_: object) -> Runs:
+        return Runs({cell: [one(cell, seed) for seed in (1, 2, 3)] for each in wanted for cell in each})
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replication, "carried_out", lambda *_: found)
+        patch.setattr(replication, "carried_out", found)
         return replication.replicate_at(SMALL, Request(paper="adaptive"), quiet)
 
 
@@ -210,11 +201,3 @@ def test_what_grows_has_no_steady_state_and_is_judged_apart() -> None:
     load_04, load_14 = (figures.pair(load, SMALL.long_jobs) for load in SMALL.loads)
     found = Runs({**dict.fromkeys(load_04, [steady] * 2), **dict.fromkeys(load_14, [growing] * 2)})
     assert figures.steady_loads(SMALL, found) == [0.4]
-
-
-# what is refused
-
-
-def test_other_logs_are_refused() -> None:
-    with pytest.raises(BadInput, match="the paper's workload is generated"):
-        replicate(Request(paper="adaptive", log="x.swf"), quiet)

@@ -1,12 +1,11 @@
 """The replication of Feitelson & Weil 1998: its parts on small logs, its whole on the real one."""
 
 import json
-from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
+from kit.replications import quiet
 
 from cosched.apps.cli.main import main
 from cosched.apps.replicate import result as results
@@ -26,10 +25,6 @@ from cosched.workload.schedule import Schedule
 TINY = Scale(seeds=2, factors=(1, 4), sweep_jobs=150, sweep_loads=(0.5, 0.8), bootstrap=20, table1=False)
 
 CLAIM_KEYS = {"id", "text", "verdict", "ours", "paper", "interval"}
-
-
-def quiet(_what: str, _total: int) -> nullcontext[Callable[[int], None]]:
-    return nullcontext(lambda _done: None)
 
 
 @pytest.fixture
@@ -139,6 +134,7 @@ def test_an_absent_log_is_named_with_the_remedies(capsys: pytest.CaptureFixture[
     ("arguments", "message"),
     [
         (["backfilling", "--real"], "decided in simulation only: the paper has no real part"),
+        (["coallocation", "--real"], "decided in simulation only: the paper has no real part"),
         (["backfiling"], "did you mean 'backfilling'?"),
         (["backfilling", "no-such-log.swf"], "no-such-log.swf: no such file"),
     ],
@@ -198,10 +194,9 @@ def test_a_growing_queue_is_seen() -> None:
     first, middle, last = steady.backlog_thirds(machine_that_falls_behind(0.8))
     assert (middle / first, last / middle) == pytest.approx((3, 5 / 3), rel=0.1)
     assert steady.backlog_thirds(machine_that_falls_behind(1.0)) == (0, 0, 0)
-    ones = np.ones(2)
-    assert sweep.Series(ones, ones, steady.Trend(0.5, 0.1)).unstable
-    assert not sweep.Series(ones, ones, steady.Trend(0.2, 0.1)).unstable  # it does not grow
-    assert not sweep.Series(ones, ones, steady.Trend(0.5, 0.001)).unstable  # nothing worth the name waits
+    assert steady.Trend(0.5, 0.1).unstable
+    assert not steady.Trend(0.2, 0.1).unstable  # it does not grow
+    assert not steady.Trend(0.5, 0.001).unstable  # nothing worth the name waits
 
 
 def test_fig_4_in_full() -> None:

@@ -1,13 +1,12 @@
 """The replication of Utrera et al. 2005: its setting as the paper has it, what is measured, claims that can fail."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
+from kit.replications import drawn, quiet
 
 from cosched.apps.replicate import result as results
 from cosched.apps.replicate.bfm import claims, folded, judging, measures, replication, setup
@@ -15,9 +14,8 @@ from cosched.apps.replicate.bfm.judging import Found
 from cosched.apps.replicate.bfm.measures import Measured, OfClass
 from cosched.apps.replicate.bfm.setup import BFA, BFM, FIFO, FJT4, FJT4_BFA, MAIN, POLICIES, Run, Scale, run_of
 from cosched.apps.replicate.claims import Claim, Verdict
-from cosched.apps.replicate.papers import Request, replicate
+from cosched.apps.replicate.papers import Request
 from cosched.apps.replicate.result import Result
-from cosched.errors import BadInput
 
 pytestmark = pytest.mark.slow
 
@@ -25,14 +23,9 @@ SMALL = Scale(seeds=3, reading_seeds=2, long_seeds=2, jobs=40, long_jobs=120, ri
 CLAIM_KEYS = {"id", "text", "verdict", "ours", "paper", "interval", "predicate", "note", "readings"}
 
 
-@contextmanager
-def silent(what: str, count: int) -> Iterator[Callable[[int], None]]:
-    yield lambda done: None
-
-
 @pytest.fixture(scope="module")
 def result() -> Result:
-    return replication.replicate_at(SMALL, Request(paper="bfm", workers=1), silent)
+    return replication.replicate_at(SMALL, Request(paper="bfm", workers=1), quiet)
 
 
 # --- the setting --------------------------------------------------------------------------------------------------
@@ -310,11 +303,7 @@ def test_where_any_size_will_do_nobody_is_backfilled(result: Result) -> None:
 
 
 def test_figures_can_be_drawn(result: Result) -> None:
-    from matplotlib.figure import Figure  # noqa: PLC0415 (heavy)
-
-    for name, plot in result.plots.items():
-        axes = Figure().subplots()
-        plot.draw(axes)
+    for name, axes in drawn(result):
         assert axes.get_ylabel(), name
         assert axes.get_legend_handles_labels()[1], name
 
@@ -325,10 +314,5 @@ def test_the_result_as_json_and_as_files(result: Result, tmp_path: Path) -> None
     told = json.loads(results.as_json(results.document(result)))
     assert all(set(claim) == CLAIM_KEYS for claim in told["claims"])
     assert told["configuration"]["scale"]["seeds"] == 3
-    again = replication.replicate_at(SMALL, Request(paper="bfm", workers=2), silent)
+    again = replication.replicate_at(SMALL, Request(paper="bfm", workers=2), quiet)
     assert results.as_json(results.document(again)) == results.as_json(results.document(result))
-
-
-def test_what_there_is_not_is_refused() -> None:
-    with pytest.raises(BadInput, match="the paper's workload is generated"):
-        replicate(Request(paper="bfm", log="x.swf"), silent)

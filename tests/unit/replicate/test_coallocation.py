@@ -1,21 +1,19 @@
 """The replication of Ngubiri & van Vliet 2006, at a small scale: its workload, its groups, its result, its verdicts."""
 
 from collections import Counter
-from collections.abc import Callable
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
+from kit.replications import quiet
 
 from cosched.apps.replicate.claims import Verdict
 from cosched.apps.replicate.coallocation import cells, claims, judging, replication, setup, shares
 from cosched.apps.replicate.coallocation.runs import Runs
 from cosched.apps.replicate.coallocation.setup import Cell, Measured, Scale, fpfs
 from cosched.apps.replicate.coallocation.shares import Kind
-from cosched.apps.replicate.papers import Request, replicate
+from cosched.apps.replicate.papers import Request
 from cosched.apps.replicate.result import Result
 from cosched.apps.replicate.steady import backlog_thirds, trend
-from cosched.errors import BadInput
 from cosched.metrics.groups import components
 from cosched.metrics.sequential import BLOCK, Blocks, Lengths, Reached, before_the_end
 from cosched.model.components import Partition
@@ -33,10 +31,6 @@ SMALL = Scale(
     qs=(0.7,),
 )
 RANDOM = cells.RANDOM
-
-
-def quiet(_what: str, _total: int) -> nullcontext[Callable[[int], None]]:
-    return nullcontext(lambda _done: None)
 
 
 @pytest.fixture(scope="module")
@@ -260,10 +254,3 @@ def test_the_same_run_says_the_same(result: Result) -> None:
     again = setup.measured(RANDOM, SMALL.lengths)
     figure1 = {row["group"]: row["FPFS(10)"] for row in result.tables["figure1"].as_dicts()}
     assert Runs({RANDOM: again}).mean(RANDOM, "S4").mean == figure1["S4"]
-
-
-def test_a_log_or_seeds_are_refused() -> None:
-    with pytest.raises(BadInput, match="the paper's workload is generated"):
-        replicate(Request(paper="coallocation", log="x.swf"), quiet)
-    with pytest.raises(BadInput, match="one stream of jobs"):
-        replicate(Request(paper="coallocation", seeds=3), quiet)

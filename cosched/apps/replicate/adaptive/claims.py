@@ -7,10 +7,7 @@ sweeps, for the time it takes; no region was changed.
 
 from typing import Final
 
-from cosched.apps.replicate.claims import Predicate, Region
-
-BELOW: Final = Region(high=0.0, open=True)
-ABOVE: Final = Region(low=0.0, open=True)
+from cosched.apps.replicate.claims import ABOVE, BELOW, Predicate, Region
 
 RESPONSE_SHORT: Final = Predicate(
     id="figure7.response",

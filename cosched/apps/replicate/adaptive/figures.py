@@ -7,7 +7,8 @@ from cosched.apps.replicate.adaptive.runs import RESPONSE, Runs, Wanted
 from cosched.apps.replicate.adaptive.setup import EQUIPARTITION, FIRST_FIT, SHORT_JOBS, Cell, Scale
 from cosched.apps.replicate.claims import Measured, judge_every
 from cosched.apps.replicate.result import Plot, Result
-from cosched.metrics.intervals import Interval, difference_of_independent
+from cosched.metrics.intervals import difference_of_independent
+from cosched.report.intervals import columns, framed, in_row, line, three
 from cosched.report.palette import COLOURS
 from cosched.report.table import Table
 
@@ -20,7 +21,8 @@ SYSTEMS: Final = {"traditional": (FIRST_FIT, False), "adaptive": (EQUIPARTITION,
 UTILISATIONS: Final = {"allocated": "as allocated", "useful": "as work done"}
 #: Numbers of jobs at which the growth of the mean is looked at.
 _GROWING: Final = (50, 200, 1000, 3000, 10_000)
-_STYLES: Final = {"traditional": (COLOURS[1], "s"), "adaptive": (COLOURS[0], "o")}
+#: Which of a plot's looks each has.
+_LOOKS: Final = {"traditional": 1, "adaptive": 0}
 _UNSTABLE: Final = "unstable: the queue grows"
 
 
@@ -69,11 +71,7 @@ def report(scale: Scale, runs: Runs, result: Result) -> None:
 def _responses(scale: Scale, runs: Runs, jobs: int, number: int) -> Table:
     table = Table(
         f"Fig. {number}: {jobs} jobs, mean response time, s, by load factor",
-        (
-            "load factor",
-            *(f"{system}{each}" for system in SYSTEMS for each in ("", " low", " high")),
-            *("against", "low", "high", "resizes a job", "unstable"),
-        ),
+        (*("load factor", *columns(*SYSTEMS), "against", "low", "high", "resizes a job", "unstable"),),
         notes=[
             "low, high: 95 % intervals over workloads; against: adaptive jobs' against traditional ones', paired; "
             "unstable: systems whose queue grows, whose mean says how long the run was"
@@ -83,9 +81,9 @@ def _responses(scale: Scale, runs: Runs, jobs: int, number: int) -> Table:
         adaptive, rigid = pair(load, jobs)
         table.add(
             load,
-            *bounds(runs.mean(rigid, RESPONSE)),
-            *bounds(runs.mean(adaptive, RESPONSE)),
-            *bounds(runs.relative(adaptive, rigid)),
+            *three(runs.mean(rigid, RESPONSE)),
+            *three(runs.mean(adaptive, RESPONSE)),
+            *three(runs.relative(adaptive, rigid, RESPONSE)),
             float(runs.values(adaptive, "resizes").mean()),
             ", ".join(system for system in SYSTEMS if _grows(runs, cell(system, load, jobs))),
         )
@@ -102,18 +100,13 @@ def _utilisations(scale: Scale, runs: Runs, jobs: int, number: int) -> Table:
         for load in scale.loads:
             adaptive, rigid = pair(load, jobs)
             means = (float(runs.values(each, how).mean()) for each in (rigid, adaptive))
-            table.add(name, load, *means, *bounds(runs.difference(adaptive, rigid, how)))
+            table.add(name, load, *means, *three(runs.difference(adaptive, rigid, how)))
     return table
 
 
 def _grows(runs: Runs, which: Cell) -> bool:
     """Whether its queue grows; so few jobs have no steady state either way."""
     return which.jobs > SHORT_JOBS and not runs.steady(which)
-
-
-def bounds(interval: Interval) -> list[float | None]:
-    """Mean and bounds, None where there is no interval."""
-    return [interval.mean, interval.low, interval.high] if interval.degrees_of_freedom else [interval.mean, None, None]
 
 
 def steady_loads(scale: Scale, runs: Runs) -> list[float]:
@@ -135,14 +128,15 @@ def _judge(scale: Scale, runs: Runs, result: Result) -> None:
         (claims.USEFUL_LONG, "useful", long, here),
     ):
         found: dict[str, Measured] = {
-            case: runs.difference(*both, what) if what else runs.relative(*both) for case, both in cases.items()
+            case: runs.difference(*both, what) if what else runs.relative(*both, RESPONSE)
+            for case, both in cases.items()
         }
         result.claims.append(judge_every(claim, found, note))
     result.claims.append(
         judge_every(
             claims.MORE_RESPONSE,
             {
-                case: difference_of_independent(runs.relative(*steady[case]), runs.relative(*short[case]))
+                case: difference_of_independent(*(runs.relative(*each[case], RESPONSE) for each in (steady, short)))
                 for case in steady
             },
             here,
@@ -152,9 +146,7 @@ def _judge(scale: Scale, runs: Runs, result: Result) -> None:
         judge_every(
             claims.MORE_UTILISATION,
             {
-                case: difference_of_independent(
-                    runs.difference(*long[case], "allocated"), runs.difference(*short[case], "allocated")
-                )
+                case: difference_of_independent(*(runs.difference(*each[case], "allocated") for each in (long, short)))
                 for case in long
             },
             here,
@@ -167,19 +159,13 @@ def _growth(scale: Scale, runs: Runs, result: Result) -> None:
     load = scale.loads[-1]
     table = Table(
         f"At load factor {load:g}, by the number of jobs: mean response time, s",
-        (
-            "jobs",
-            *(f"{system}{each}" for system in SYSTEMS for each in ("", " low", " high")),
-            "against",
-            "low",
-            "high",
-        ),
+        ("jobs", *columns(*SYSTEMS), "against", "low", "high"),
     )
     cases: dict[str, Measured] = {}
     for jobs in _numbers(scale):
         adaptive, rigid = pair(load, jobs)
-        against = runs.relative(adaptive, rigid)
-        table.add(jobs, *bounds(runs.mean(rigid, RESPONSE)), *bounds(runs.mean(adaptive, RESPONSE)), *bounds(against))
+        against = runs.relative(adaptive, rigid, RESPONSE)
+        table.add(jobs, *three(runs.mean(rigid, RESPONSE)), *three(runs.mean(adaptive, RESPONSE)), *three(against))
         cases[f"{jobs} jobs"] = against
     result.tables["growth"] = table
     result.plots["growth"] = Plot(lambda axes: _draw_growth(axes, table, load))
@@ -190,11 +176,12 @@ def _growth(scale: Scale, runs: Runs, result: Result) -> None:
 
 def _draw_response(axes: "Axes", scale: Scale, runs: Runs, jobs: int, number: int) -> None:
     """Mean response time with intervals; a cross at the top where the queue grows."""
-    for at, (system, (colour, marker)) in enumerate(_STYLES.items()):
+    for at, (system, look) in enumerate(_LOOKS.items()):
         cells = {load: cell(system, load, jobs) for load in scale.loads}
         shown = [load for load in scale.loads if not _grows(runs, cells[load])]
-        _line(axes, shown, [runs.mean(cells[load], RESPONSE) for load in shown], colour, marker, system)
+        line(axes, {load: three(runs.mean(cells[load], RESPONSE)) for load in shown}, look, system)
         gone = [load for load in scale.loads if load not in shown]
+        colour = COLOURS[look]
         axes.plot(gone, [0.96 - 0.05 * at] * len(gone), "x", color=colour, transform=axes.get_xaxis_transform())
     if jobs > SHORT_JOBS:
         axes.plot([], [], "x", color="grey", label=_UNSTABLE)
@@ -203,60 +190,28 @@ def _draw_response(axes: "Axes", scale: Scale, runs: Runs, jobs: int, number: in
             formatted(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "125" else "")
     else:
         axes.set_ylim(bottom=0)
-    axes.set(xlabel="load factor", ylabel="mean response time (s)", xlim=(0, max(scale.loads) + 0.1))
-    axes.set_title(f"Fig. {number}: {jobs} jobs", loc="left")
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False, loc="upper left")
+    axes.set(xlim=(0, max(scale.loads) + 0.1))
+    framed(axes, "load factor", "mean response time (s)", f"Fig. {number}: {jobs} jobs", loc="upper left")
 
 
 def _draw_utilisation(axes: "Axes", scale: Scale, runs: Runs, jobs: int, number: int) -> None:
     """Both systems, as allocated (solid) and as work done (dashed)."""
-    for system, (colour, marker) in _STYLES.items():
+    for system, look in _LOOKS.items():
         for how, style in zip(UTILISATIONS, ("-", "--"), strict=True):
-            means = [runs.mean(cell(system, load, jobs), how) for load in scale.loads]
-            _line(axes, scale.loads, means, colour, marker, f"{system}, {UTILISATIONS[how]}", style)
-    axes.set(xlabel="load factor", ylabel="utilisation", xlim=(0, max(scale.loads) + 0.1), ylim=(0, 1.05))
-    axes.set_title(f"Fig. {number}: {jobs} jobs", loc="left")
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)
+            means = {load: three(runs.mean(cell(system, load, jobs), how)) for load in scale.loads}
+            line(axes, means, look, f"{system}, {UTILISATIONS[how]}", linestyle=style)
+    axes.set(xlim=(0, max(scale.loads) + 0.1), ylim=(0, 1.05))
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13), "ncols": 2}
+    framed(axes, "load factor", "utilisation", f"Fig. {number}: {jobs} jobs", **below)
 
 
 def _draw_growth(axes: "Axes", table: Table, load: float) -> None:
     rows = table.as_dicts()
     jobs = [row["jobs"] for row in rows]
-    for system, (colour, marker) in _STYLES.items():
-        axes.plot(jobs, [row[system] for row in rows], color=colour, marker=marker, label=system)
-        known = [row for row in rows if row[f"{system} low"] is not None]
-        low, high = ([row[f"{system} {end}"] for row in known] for end in ("low", "high"))
-        axes.vlines([row["jobs"] for row in known], low, high, color=colour, linewidth=1)
-    axes.set(xscale="log", yscale="log", xlabel="number of jobs", ylabel="mean response time (s)")
+    for system, look in _LOOKS.items():
+        line(axes, {row["jobs"]: in_row(row, system, f"{system} ") for row in rows}, look, system)
+    axes.set(xscale="log", yscale="log")
     axes.set_xticks(jobs, [str(each) for each in jobs])
     axes.tick_params("x", which="minor", bottom=False, labelbottom=False)
-    axes.set_title(f"Where the queue grows: load factor {load:g}", loc="left")
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False, loc="upper left")
-
-
-def _line(
-    axes: "Axes",
-    places: "list[float] | tuple[float, ...]",
-    means: list[Interval],
-    colour: str,
-    marker: str,
-    label: str,
-    style: str = "-",
-) -> None:
-    """A line with an interval at each point that has one."""
-    halves = [mean.half_width if mean.degrees_of_freedom else 0.0 for mean in means]
-    axes.errorbar(
-        places,
-        [mean.mean for mean in means],
-        halves,
-        color=colour,
-        marker=marker,
-        markersize=5,
-        markerfacecolor="white",
-        capsize=3,
-        linestyle=style,
-        label=label,
-    )
+    title = f"Where the queue grows: load factor {load:g}"
+    framed(axes, "number of jobs", "mean response time (s)", title, loc="upper left")

@@ -1,13 +1,15 @@
 """What the jobs are like: their speed-up (the paper has a curve); shares of other kinds; requests of their own."""
 
+from itertools import product
 from typing import Final
 
 from msgspec import structs
 
-from cosched.apps.replicate.adaptive import claims, sweep
-from cosched.apps.replicate.adaptive.runs import Runs, Wanted
+from cosched.apps.replicate.adaptive import claims
+from cosched.apps.replicate.adaptive.runs import Runs
 from cosched.apps.replicate.adaptive.setup import Cell, Mix, Scale, traditional
-from cosched.apps.replicate.claims import Claim, Measured, Predicate, Verdict, judge_every
+from cosched.apps.replicate.adaptive.sweep import Sweep, adaptive
+from cosched.apps.replicate.claims import Measured, Predicate, Verdict, judge_every
 from cosched.apps.replicate.result import Result
 from cosched.workload.generators.kale02 import HALF_EFFICIENT
 
@@ -33,66 +35,52 @@ REQUESTS: Final = ("keep", "wait", "part")
 
 def _curves(scale: Scale) -> dict[tuple[float, str], Cell]:
     return {
-        (load, name): sweep.adaptive(scale, load)._replace(speed_up=curve)
+        (load, name): adaptive(scale, load)._replace(speed_up=curve)
         for load in scale.sweep_loads
         for name, curve in SPEED_UPS.items()
     }
 
 
-def _mixes(scale: Scale) -> dict[tuple[float, str], Cell]:
-    return {
-        (load, name): sweep.adaptive(scale, load)._replace(mix=mix)
-        for load in scale.sweep_loads
-        for name, mix in MIXES.items()
-    }
-
-
-def _evolves(scale: Scale, load: float, share: float, how: str) -> Cell:
+def _evolving(scale: Scale, load: float, share: float, how: str) -> Cell:
     policy = f"equipartition({how})"
-    return sweep.adaptive(scale, load)._replace(policy=policy, speed_up="linear", mix=Mix(evolving=share))
+    return adaptive(scale, load)._replace(policy=policy, speed_up="linear", mix=Mix(evolving=share))
 
 
-def _evolving(scale: Scale) -> dict[tuple[float, str], tuple[Cell, Cell]]:
+def sweeps(scale: Scale) -> dict[str, Sweep]:
+    """By the reading of Fig. 6, by shares of other kinds of jobs, and by what becomes of requests."""
+    loads = scale.sweep_loads
     return {
-        (load, f"{share:.0%} evolving, {how}"): (
-            _evolves(scale, load, share, how),
-            _evolves(scale, load, share, REQUESTS[0]),
-        )
-        for load in scale.sweep_loads
-        for share in EVOLVING
-        for how in REQUESTS
+        "speed-up": Sweep(
+            f"By the speed-up curve: {scale.sweep_jobs} adaptive jobs against traditional ones, response time, s",
+            "speed-up",
+            {key: (cell, traditional(cell)) for key, cell in _curves(scale).items()},
+        ),
+        "mix": Sweep(
+            f"By the shares of rigid and moldable jobs, under equipartition, against malleable ones: "
+            f"{scale.sweep_jobs} jobs, response time, s",
+            "jobs",
+            {
+                (load, name): (adaptive(scale, load)._replace(mix=mix), adaptive(scale, load))
+                for load, (name, mix) in product(loads, MIXES.items())
+            },
+        ),
+        "evolving": Sweep(
+            f"A part of the jobs evolving, the others malleable, by what becomes of a request that does not fit, "
+            f"against keep: {scale.sweep_jobs} jobs of linear speed-up, response time, s",
+            "requests",
+            {
+                (load, f"{share:.0%} evolving, {how}"): (
+                    _evolving(scale, load, share, how),
+                    _evolving(scale, load, share, REQUESTS[0]),
+                )
+                for load, share, how in product(loads, EVOLVING, REQUESTS)
+            },
+        ),
     }
 
 
-def wanted(scale: Scale) -> list[Wanted]:
-    """All of them in the sweeps."""
-    cells = [*_curves(scale).values(), *_mixes(scale).values(), *(cell for cell, _ in _evolving(scale).values())]
-    return [sweep.wanted(scale, cells)]
-
-
-def report(scale: Scale, runs: Runs, result: Result) -> None:
-    """Add the tables; and to the claims on both systems what becomes of them by the reading of Fig. 6."""
-    curves = _curves(scale)
-    result.tables["speed-up"] = sweep.table(
-        f"By the speed-up curve: {scale.sweep_jobs} adaptive jobs against traditional ones, response time, s",
-        "speed-up",
-        {key: (cell, traditional(cell)) for key, cell in curves.items()},
-        runs,
-    )
-    result.tables["mix"] = sweep.table(
-        f"By the shares of rigid and moldable jobs, under equipartition, against malleable ones: {scale.sweep_jobs} "
-        "jobs, response time, s",
-        "jobs",
-        {key: (cell, sweep.adaptive(scale, cell.load)) for key, cell in _mixes(scale).items()},
-        runs,
-    )
-    result.tables["evolving"] = sweep.table(
-        f"A part of the jobs evolving, the others malleable, by what becomes of a request that does not fit, against "
-        f"keep: {scale.sweep_jobs} jobs of linear speed-up, response time, s",
-        "requests",
-        _evolving(scale),
-        runs,
-    )
+def judge(scale: Scale, runs: Runs, result: Result) -> None:
+    """Add to the claims on both systems what becomes of them by the reading of Fig. 6."""
     readings = {
         claims.RESPONSE_LONG: (None, True),
         claims.UTILISATION_LONG: ("allocated", False),
@@ -101,11 +89,7 @@ def report(scale: Scale, runs: Runs, result: Result) -> None:
     for predicate, (what, only_steady) in readings.items():
         found = {name: _verdict(scale, runs, predicate, name, what, only_steady=only_steady) for name in SPEED_UPS}
         at = next(i for i, each in enumerate(result.claims) if each.id == predicate.id)
-        result.claims[at] = _with_readings(result.claims[at], found)
-
-
-def _with_readings(claim: Claim, readings: dict[str, Verdict]) -> Claim:
-    return structs.replace(claim, readings=readings)
+        result.claims[at] = structs.replace(result.claims[at], readings=found)
 
 
 def _verdict(

@@ -1,12 +1,14 @@
 """How jobs are admitted (in order, EASY, first fit), among rigid jobs and malleable ones; and the two strategies."""
 
+from itertools import product
 from typing import Final
 
 import numpy as np
 
-from cosched.apps.replicate.adaptive import claims, sweep
-from cosched.apps.replicate.adaptive.runs import RESPONSE, Runs, Wanted
+from cosched.apps.replicate.adaptive import claims
+from cosched.apps.replicate.adaptive.runs import RESPONSE, Runs
 from cosched.apps.replicate.adaptive.setup import FIRST_FIT, Cell, Scale
+from cosched.apps.replicate.adaptive.sweep import Sweep, adaptive
 from cosched.apps.replicate.claims import Measured, judge_every
 from cosched.apps.replicate.result import Result
 from cosched.metrics.intervals import Floats, of_replications
@@ -27,46 +29,35 @@ def _admitted(scale: Scale, load: float, kind: str, how: str) -> Cell:
 
 
 def _waterfill(scale: Scale, load: float) -> Cell:
-    return sweep.adaptive(scale, load)._replace(policy=WATERFILL)
+    return adaptive(scale, load)._replace(policy=WATERFILL)
 
 
-def wanted(scale: Scale) -> list[Wanted]:
-    """Each way of admission among both kinds of jobs, and the other strategy, in the sweeps."""
-    cells = [_admitted(scale, load, kind, how) for load in scale.sweep_loads for kind in _KINDS for how in ADMISSION]
-    cells += [_waterfill(scale, load) for load in scale.sweep_loads]
-    return [sweep.wanted(scale, cells)]
+def sweeps(scale: Scale) -> dict[str, Sweep]:
+    """Each way of admission among both kinds of jobs; and the other strategy."""
+    loads = scale.sweep_loads
+    return {
+        "admission": Sweep(
+            f"How jobs are admitted, against in order: {scale.sweep_jobs} jobs, response time, s",
+            "jobs",
+            {
+                (load, f"{kind}, {how}"): (_admitted(scale, load, kind, how), _admitted(scale, load, kind, "in order"))
+                for load, kind, how in product(loads, _KINDS, ADMISSION)
+            },
+        ),
+        "strategy": Sweep(
+            f"Waterfill (equal totals) against equal leftovers: {scale.sweep_jobs} jobs, response time, s",
+            "strategy",
+            {
+                (load, name): (cell, adaptive(scale, load))
+                for load in loads
+                for name, cell in (("equal", adaptive(scale, load)), ("waterfill", _waterfill(scale, load)))
+            },
+        ),
+    }
 
 
-def report(scale: Scale, runs: Runs, result: Result) -> None:
-    """Add both tables, and the claims on backfilling."""
-    result.tables["admission"] = sweep.table(
-        f"How jobs are admitted, against in order: {scale.sweep_jobs} jobs, response time, s",
-        "jobs",
-        {
-            (load, f"{kind}, {how}"): (
-                _admitted(scale, load, kind, how),
-                _admitted(scale, load, kind, "in order"),
-            )
-            for load in scale.sweep_loads
-            for kind in _KINDS
-            for how in ADMISSION
-        },
-        runs,
-    )
-    result.tables["strategy"] = sweep.table(
-        f"Waterfill (equal totals) against equal leftovers: {scale.sweep_jobs} jobs, response time, s",
-        "strategy",
-        {
-            (load, name): (cell, sweep.adaptive(scale, load))
-            for load in scale.sweep_loads
-            for name, cell in (("equal", sweep.adaptive(scale, load)), ("waterfill", _waterfill(scale, load)))
-        },
-        runs,
-    )
-    _judge(scale, runs, result)
-
-
-def _judge(scale: Scale, runs: Runs, result: Result) -> None:
+def judge(scale: Scale, runs: Runs, result: Result) -> None:
+    """Add the claims on backfilling."""
     gains: dict[str, Measured] = {}
     kinds: dict[str, Measured] = {}
     for load in scale.sweep_loads:

@@ -10,10 +10,9 @@ from cosched.apps.replicate.adaptive import claims, costs, example, figures, job
 from cosched.apps.replicate.adaptive.runs import carried_out
 from cosched.apps.replicate.adaptive.setup import FULL, QUICK, Scale
 from cosched.apps.replicate.claims import cannot_judge
-from cosched.apps.replicate.papers import TITLES, Request
+from cosched.apps.replicate.papers import TITLES, Request, scale_of
 from cosched.apps.replicate.pool import Begin
 from cosched.apps.replicate.result import Result
-from cosched.errors import BadInput
 from cosched.workload.generators import kale02
 
 PAPER: Final = "adaptive"
@@ -22,24 +21,21 @@ REAL_ALONE: Final = "decided by real runs alone (--real)"
 
 def replicate(request: Request, begin: Begin) -> Result:
     """Run all experiments that simulation can decide, full or quick."""
-    if request.log is not None:
-        raise BadInput("LOG", request.log, "none: the paper's workload is generated")
-    scale = QUICK if request.quick else FULL
-    if request.seeds is not None:
-        scale = msgspec.structs.replace(scale, long_seeds=request.seeds, sweep_seeds=request.seeds)
-    return replicate_at(scale, request, begin)
+    return replicate_at(scale_of(request, FULL, QUICK, "long_seeds", "sweep_seeds"), request, begin)
 
 
 def replicate_at(scale: Scale, request: Request, begin: Begin) -> Result:
     """Run them at a given scale."""
-    wanted = [figures.wanted(scale), *costs.wanted(scale), *policies.wanted(scale), *jobs.wanted(scale)]
-    runs = carried_out(wanted, request.workers, begin, f"replicating {PAPER}, simulations")
+    sweeps = costs.sweeps(scale) | policies.sweeps(scale) | jobs.sweeps(scale)
+    wanted = [figures.wanted(scale), *(each.wanted(scale) for each in sweeps.values())]
+    runs = carried_out(wanted, request, begin)
     result = Result(PAPER, TITLES[PAPER], _configuration(scale, request))
     example.report(result)
     figures.report(scale, runs, result)
+    result.tables |= {name: each.table(runs) for name, each in sweeps.items()}
     costs.report(scale, runs, result)
-    policies.report(scale, runs, result)
-    jobs.report(scale, runs, result)
+    policies.judge(scale, runs, result)
+    jobs.judge(scale, runs, result)
     result.claims += [cannot_judge(each, REAL_ALONE) for each in claims.REAL_RUNS]
     measured = reshaped.read(Path(request.reshaped) if request.reshaped else None)
     result.claims += reshaped.judged(measured)

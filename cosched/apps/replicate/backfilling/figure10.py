@@ -2,16 +2,13 @@
 
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
-from cosched.apps.replicate.backfilling.figure9 import DODGE, NAMES, bounds, unstable
+from cosched.apps.replicate.backfilling.figure9 import BELOW, DODGE, NAMES, long_name, unstable
 from cosched.apps.replicate.backfilling.runs import CONSERVATIVE, EASY
 from cosched.apps.replicate.backfilling.setup import Scale
-from cosched.apps.replicate.backfilling.sweep import MODELS, PROCS, Sweep, stable_loads
+from cosched.apps.replicate.backfilling.sweep import MODELS, PROCS, Sweep, cell, stable_loads
 from cosched.apps.replicate.claims import Measured, Predicate, Region, cannot_judge, judge_every
-from cosched.apps.replicate.paired import difference
 from cosched.apps.replicate.result import Plot, Result
-from cosched.metrics.intervals import of_replications
+from cosched.report.intervals import columns, framed, line, three
 from cosched.report.palette import COLOURS
 from cosched.report.table import Table
 
@@ -46,21 +43,15 @@ def report(scale: Scale, sweep: Sweep, result: Result) -> None:
     for model, about in MODELS.items():
         table = Table(
             f"Fig. 10: share of backfilled jobs by load, {about}, {PROCS} processors",
-            (
-                "load",
-                *(f"{NAMES[policy]}{what}" for policy in (EASY, CONSERVATIVE) for what in ("", " low", " high")),
-                "cons - EASY",
-                "low",
-                "high",
-                "unstable",
-            ),
+            ("load", *columns(NAMES[EASY], NAMES[CONSERVATIVE]), "cons - EASY", "low", "high", "unstable"),
             notes=["backfilled: started before a job that was submitted earlier; shown at unstable loads too"],
         )
+        gaps: dict[float, Measured] = {}
         for load in scale.sweep_loads:
-            easy, conservative = (sweep[model, load, policy].backfilled for policy in (EASY, CONSERVATIVE))
-            gap = bounds(difference(conservative, easy))
-            shares = [*bounds(of_replications(easy)), *bounds(of_replications(conservative))]
-            table.add(load, *shares, *gap, unstable(sweep, model, load))
+            easy, conservative = (cell(scale, model, load, policy) for policy in (EASY, CONSERVATIVE))
+            gaps[load] = gap = sweep.difference(conservative, easy, "backfilled")
+            shares = [each for share in (easy, conservative) for each in three(sweep.mean(share, "backfilled"))]
+            table.add(load, *shares, *three(gap), unstable(scale, sweep, model, load))
         result.tables[f"figure10-{model}"] = table
         result.plots[f"figure10-{model}"] = Plot(
             lambda axes, model=model, about=about: draw(axes, scale, sweep, model, about)  # type: ignore[misc]
@@ -72,40 +63,28 @@ def report(scale: Scale, sweep: Sweep, result: Result) -> None:
             continue
         high = both[-1]
         shares_high: dict[str, Measured] = {
-            f"{NAMES[policy]} at load {high:g}": of_replications(sweep[model, high, policy].backfilled)
+            f"{NAMES[policy]} at load {high:g}": sweep.mean(cell(scale, model, high, policy), "backfilled")
             for policy in (EASY, CONSERVATIVE)
         }
         result.claims.append(judge_every(NEARLY_ALL[model], shares_high))
-        more: dict[str, Measured] = {
-            f"load {load:g}": difference(
-                sweep[model, load, CONSERVATIVE].backfilled, sweep[model, load, EASY].backfilled
-            )
-            for load in both
-            if load >= FROM_LOAD
-        }
+        more = {f"load {load:g}": gaps[load] for load in both if load >= FROM_LOAD}
         result.claims.append(judge_every(BIT_MORE[model], more))
 
 
 def draw(axes: "Axes", scale: Scale, sweep: Sweep, model: str, about: str) -> None:
     """Share against load; hollow markers where the policy is unstable."""
+    grows = False
     for policy, colour, marker in zip((EASY, CONSERVATIVE), COLOURS, "os", strict=False):
-        means = [of_replications(sweep[model, load, policy].backfilled) for load in scale.sweep_loads]
-        at = [load + DODGE[policy] for load in scale.sweep_loads]
-        errors = [mean.half_width if np.isfinite(mean.half_width) else 0.0 for mean in means]
-        axes.errorbar(
-            at,
-            [100 * mean.mean for mean in means],
-            [100 * error for error in errors],
-            color=colour,
-            capsize=3,
-            label=NAMES[policy].replace("cons", "conservative"),
-        )
-        for load, x, mean in zip(scale.sweep_loads, at, means, strict=True):
-            face = "white" if sweep[model, load, policy].unstable else colour
-            axes.plot(x, 100 * mean.mean, marker, color=colour, markerfacecolor=face)
-    if any(sweep[model, load, policy].unstable for load in scale.sweep_loads for policy in (EASY, CONSERVATIVE)):
+        cells = {load + DODGE[policy]: cell(scale, model, load, policy) for load in scale.sweep_loads}
+        points = {x: three(sweep.mean(each, "backfilled")) for x, each in cells.items()}
+        line(axes, points, 0, long_name(policy), unit=100, color=colour, marker="")
+        for x, each in cells.items():
+            steady = sweep.steady(each)
+            grows |= not steady
+            face = colour if steady else "white"
+            axes.plot(x, 100 * sweep.mean(each, "backfilled").mean, marker, color=colour, markerfacecolor=face)
+    if grows:
         axes.plot([], [], "o", color="grey", markerfacecolor="white", label="unstable: the queue grows")
-    axes.set(xlabel="offered load", ylabel="jobs backfilled, %", ylim=(0, 100))
-    axes.set_title(f"Fig. 10: {about}, exact estimates, {PROCS} processors", loc="left")
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3)
+    axes.set(ylim=(0, 100))
+    title = f"Fig. 10: {about}, exact estimates, {PROCS} processors"
+    framed(axes, "offered load", "jobs backfilled, %", title, **BELOW, ncols=3)

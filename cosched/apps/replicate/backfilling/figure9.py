@@ -1,16 +1,13 @@
 """Fig. 9: mean bounded slowdown against load under EASY and conservative backfilling, with FCFS for reference."""
 
-from typing import TYPE_CHECKING, Final
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Final
 
 from cosched.apps.replicate.backfilling.runs import CONSERVATIVE, EASY
 from cosched.apps.replicate.backfilling.setup import Scale
-from cosched.apps.replicate.backfilling.sweep import FCFS, MODELS, POLICIES, PROCS, Sweep, stable_loads
+from cosched.apps.replicate.backfilling.sweep import FCFS, MODELS, POLICIES, PROCS, Sweep, cell, stable_loads
 from cosched.apps.replicate.claims import Measured, Predicate, Region, cannot_judge, judge, judge_every
-from cosched.apps.replicate.paired import difference, relative_difference
 from cosched.apps.replicate.result import Plot, Result
-from cosched.metrics.intervals import Interval, of_replications
+from cosched.report.intervals import Three, columns, framed, line, three
 from cosched.report.palette import COLOURS
 from cosched.report.table import Table
 
@@ -47,6 +44,8 @@ BEATS_FCFS: Final = {
 
 #: How far policies stand apart in the plots, so that their intervals can be told from each other.
 DODGE: Final = {FCFS: -0.004, EASY: 0.0, CONSERVATIVE: 0.004}
+#: A legend under the plot.
+BELOW: Final[dict[str, Any]] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13)}
 #: How policies are called in the table.
 NAMES: Final = {FCFS: "FCFS", EASY: "EASY", CONSERVATIVE: "cons"}
 
@@ -60,8 +59,8 @@ def report(scale: Scale, sweep: Sweep, result: Result) -> None:
         )
         both = stable_loads(scale, sweep, model, EASY, CONSERVATIVE)
         relative: dict[str, Measured] = {
-            f"load {load:g}": relative_difference(
-                sweep[model, load, CONSERVATIVE].slowdown, sweep[model, load, EASY].slowdown
+            f"load {load:g}": sweep.relative(
+                cell(scale, model, load, CONSERVATIVE), cell(scale, model, load, EASY), "slowdown"
             )
             for load in both
         }
@@ -72,7 +71,9 @@ def report(scale: Scale, sweep: Sweep, result: Result) -> None:
         else:
             result.claims.append(cannot_judge(ADVANTAGE[model], "no load of the sweep is stable"))
         gains: dict[str, Measured] = {
-            f"load {load:g}": difference(sweep[model, load, EASY].slowdown, sweep[model, load, FCFS].slowdown)
+            f"load {load:g}": sweep.difference(
+                cell(scale, model, load, EASY), cell(scale, model, load, FCFS), "slowdown"
+            )
             for load in stable_loads(scale, sweep, model, FCFS, EASY)
         }
         result.claims.append(judge_every(BEATS_FCFS[model], gains))
@@ -82,71 +83,46 @@ def _table(scale: Scale, sweep: Sweep, model: str) -> Table:
     table = Table(
         f"Fig. 9: mean bounded slowdown by load, {MODELS[model]}, {PROCS} processors, "
         f"{scale.seeds} workloads of {scale.sweep_jobs} jobs",
-        (
-            "load",
-            *(f"{name}{what}" for name in NAMES.values() for what in ("", " low", " high")),
-            "cons/EASY - 1",
-            "low",
-            "high",
-            "unstable",
-        ),
+        ("load", *columns(*NAMES.values()), "cons/EASY - 1", "low", "high", "unstable"),
         notes=["low, high: 95 % intervals over workloads; unstable: policies whose queue grows through the run"],
     )
     for load in scale.sweep_loads:
         row: list[float | None] = []
-        for policy in POLICIES:
-            series = sweep[model, load, policy]
-            row += [None] * 3 if series.unstable else bounds(of_replications(series.slowdown))
-        easy, conservative = sweep[model, load, EASY], sweep[model, load, CONSERVATIVE]
-        if easy.unstable or conservative.unstable:
-            row += [None] * 3
-        else:
-            row += bounds(relative_difference(conservative.slowdown, easy.slowdown))
-        table.add(load, *row, unstable(sweep, model, load))
+        _, easy, conservative = cells = [cell(scale, model, load, policy) for policy in POLICIES]
+        for each in cells:
+            row += three(sweep.mean(each, "slowdown")) if sweep.steady(each) else [None] * 3
+        both = sweep.steady(easy, conservative)
+        row += three(sweep.relative(conservative, easy, "slowdown")) if both else [None] * 3
+        table.add(load, *row, unstable(scale, sweep, model, load))
     return table
 
 
-def unstable(sweep: Sweep, model: str, load: float) -> str:
+def unstable(scale: Scale, sweep: Sweep, model: str, load: float) -> str:
     """The policies that have no steady state at this load."""
-    return ", ".join(NAMES[policy] for policy in POLICIES if sweep[model, load, policy].unstable)
-
-
-def bounds(interval: Interval) -> list[float | None]:
-    """Mean and bounds, None where there is no interval."""
-    if not np.isfinite(interval.low):
-        return [interval.mean, None, None]
-    return [interval.mean, interval.low, interval.high]
+    return ", ".join(NAMES[policy] for policy in POLICIES if not sweep.steady(cell(scale, model, load, policy)))
 
 
 def draw(axes: "Axes", scale: Scale, sweep: Sweep, model: str, about: str) -> None:
     """Slowdown, on a logarithmic axis, against load; a cross at the top where a policy is unstable."""
     for policy, colour, marker in zip(POLICIES, (COLOURS[6], COLOURS[0], COLOURS[1]), "^os", strict=True):
         loads = stable_loads(scale, sweep, model, policy)
-        means = [of_replications(sweep[model, load, policy].slowdown) for load in scale.sweep_loads]
-        errors = np.array(
-            [[m.mean - max(1.0, m.low), m.high - m.mean] if np.isfinite(m.low) else [0.0, 0.0] for m in means]
-        )
-        shown = [mean.mean if load in loads else np.nan for load, mean in zip(scale.sweep_loads, means, strict=True)]
-        name = NAMES[policy].replace("cons", "conservative")
-        axes.errorbar(
-            [load + DODGE[policy] for load in scale.sweep_loads],
-            shown,
-            errors.T,
-            color=colour,
-            marker=marker,
-            markersize=5,
-            markerfacecolor="white",
-            capsize=3,
-            label=name,
-        )
-        gone = [load for load in scale.sweep_loads if load not in loads]
+        points: dict[float, Three] = {}
+        for load in scale.sweep_loads:
+            mean, low, high = three(sweep.mean(cell(scale, model, load, policy), "slowdown"))
+            lowest = None if low is None else max(1.0, low)
+            points[load + DODGE[policy]] = (mean, lowest, high) if load in loads else (None, None, None)
+        line(axes, points, 0, long_name(policy), color=colour, marker=marker)
+        gone = [load + DODGE[policy] for load in scale.sweep_loads if load not in loads]
         row = 0.96 - 0.045 * POLICIES.index(policy)
-        at = [load + DODGE[policy] for load in gone]
-        axes.plot(at, [row] * len(gone), "x", color=colour, transform=axes.get_xaxis_transform())
+        axes.plot(gone, [row] * len(gone), "x", color=colour, transform=axes.get_xaxis_transform())
     axes.plot([], [], "x", color="grey", label="unstable: the queue grows")
-    axes.set(yscale="log", xlabel="offered load", ylabel="mean bounded slowdown (threshold 10 s)")
+    axes.set(yscale="log")
     axes.set_ylim(top=2.5 * axes.get_ylim()[1])  # room for the crosses
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.set_title(f"Fig. 9: {about}, exact estimates, {PROCS} processors", loc="left")
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=4)
+    title = f"Fig. 9: {about}, exact estimates, {PROCS} processors"
+    framed(axes, "offered load", "mean bounded slowdown (threshold 10 s)", title, **BELOW, ncols=4)
+
+
+def long_name(policy: str) -> str:
+    """How a policy is called in the plots."""
+    return NAMES[policy].replace("cons", "conservative")

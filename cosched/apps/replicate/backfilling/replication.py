@@ -1,6 +1,5 @@
 """The whole replication: what is simulated, in one go, and what is then told of it."""
 
-from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -20,10 +19,10 @@ from cosched.apps.replicate.backfilling import (
     table3,
 )
 from cosched.apps.replicate.backfilling.setup import FULL, QUICK, RULES, Scale, Setup, read
-from cosched.apps.replicate.papers import TITLES, Request
-from cosched.apps.replicate.pool import Begin, Call, carry_out
+from cosched.apps.replicate.cells import Cells, each_once
+from cosched.apps.replicate.papers import TITLES, Request, scale_of
+from cosched.apps.replicate.pool import Begin
 from cosched.apps.replicate.result import Result
-from cosched.errors import BadInput
 from cosched.metrics.summary import BOUND_S
 from cosched.workload import catalogue
 from cosched.workload.generators.registry import model
@@ -33,39 +32,27 @@ PAPER: Final = "backfilling"
 
 def replicate(request: Request, begin: Begin) -> Result:
     """Run all experiments of the paper, full or quick."""
-    if request.real:
-        raise BadInput("--real", "decided in simulation only: the paper has no real part")
-    scale = QUICK if request.quick else FULL
-    if request.seeds is not None:
-        scale = msgspec.structs.replace(scale, seeds=request.seeds)
-    return replicate_at(scale, request, begin)
+    return replicate_at(scale_of(request, FULL, QUICK, "seeds", of_log=True), request, begin)
 
 
 def replicate_at(scale: Scale, request: Request, begin: Begin) -> Result:
     """Run all experiments at a given scale."""
     setup = read(request.log, scale)
     other = table1.find() if scale.table1 else None
-    parts: dict[str, list[Call]] = {
-        "log": runs.calls(setup),
-        "table2_subsets": table2_subsets.calls(setup),
-        "table3": table3.calls(setup),
-        "sweep": sweep.calls(scale),
-        "table1": table1.calls(other),
-    }
-    everything = [call for part in parts.values() for call in part]
-    rest = iter(carry_out(everything, request.workers, begin, f"replicating {PAPER}, simulations"))
-    answers = {name: list(islice(rest, len(part))) for name, part in parts.items()}
+    swept = sweep.wanted(scale)
+    calls = runs.calls(setup) | table2_subsets.calls(setup) | table3.calls(setup) | table1.calls(other)
+    answers = each_once({**calls, **sweep.calls(swept)}, request, begin)
 
     result = Result(PAPER, TITLES[PAPER], _configuration(setup, request), [setup.path])
-    schedules = runs.schedules(setup, answers["log"])
+    schedules = runs.schedules(setup, answers)
     if scale.table1:
-        table1.report(other, answers["table1"], result)
+        table1.report(other, answers, result)
     table2.report(setup, schedules, result)
-    table2_subsets.report(setup, answers["table2_subsets"], result)
-    table3.report(setup, answers["table3"], schedules, result)
+    table2_subsets.report(setup, answers, result)
+    table3.report(setup, answers, schedules, result)
     guarantees.report(schedules, result)
     situations.report(result)
-    found = sweep.gathered(scale, answers["sweep"])
+    found: sweep.Sweep = Cells.of(swept, answers)
     figure9.report(scale, found, result)
     figure10.report(scale, found, result)
     figure11.report(setup, result)

@@ -3,7 +3,8 @@
 Table 2, the last row of Table 3 and the guarantees are read off these runs.
 """
 
-from typing import Final
+from collections.abc import Hashable, Mapping
+from typing import Any, Final
 
 import numpy as np
 
@@ -33,18 +34,15 @@ def simulate_log(load: Workload, policy: str, select: str | None) -> tuple[Times
     return outcome.start_us, outcome.promised_us
 
 
-def calls(setup: Setup) -> list[Call]:
+def calls(setup: Setup) -> dict[Hashable, Call]:
     """One simulation for each run."""
-    return [Call(simulate_log, (setup.load, policy, select), 2.0) for policy, select in RUNS.values()]
+    return {("log", name): Call(simulate_log, (setup.load, *which), 2.0) for name, which in RUNS.items()}
 
 
-def schedules(setup: Setup, answers: list[tuple[Times, Times]]) -> dict[str, Schedule]:
+def schedules(setup: Setup, answers: Mapping[Hashable, Any]) -> dict[str, Schedule]:
     """The schedule of each run, by name."""
-    load = setup.load
-    return {
-        name: Schedule(load, start_us, start_us + load.run_us, promised_us)
-        for name, (start_us, promised_us) in zip(RUNS, answers, strict=True)
-    }
+    load, found = setup.load, {name: answers["log", name] for name in RUNS}
+    return {name: Schedule(load, us, us + load.run_us, promised_us) for name, (us, promised_us) in found.items()}
 
 
 def slowdowns(schedule: Schedule) -> Floats:

@@ -15,17 +15,19 @@ by submission, is kept, since repeated runs thin out at the end of what is drawn
 **No steady state.** A policy is ``unstable`` at a load at which its queue grows (``steady``); its mean is not shown.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from itertools import product
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from cosched.apps.replicate.backfilling.runs import CONSERVATIVE, EASY
 from cosched.apps.replicate.backfilling.setup import Scale
+from cosched.apps.replicate.cells import Cells, seeded
 from cosched.apps.replicate.pool import Call
-from cosched.apps.replicate.steady import Thirds, Trend, backlog_thirds, trend
+from cosched.apps.replicate.steady import Thirds, backlog_thirds
 from cosched.config.experiment import Experiment
-from cosched.metrics.summary import Floats, per_job
+from cosched.metrics.summary import per_job
 from cosched.workload.generators.registry import generate
 from cosched.workload.log import Field, Log
 from cosched.workload.rules import prepare
@@ -49,22 +51,21 @@ class Point(NamedTuple):
     backlog: Thirds
 
 
-@dataclass(frozen=True)
-class Series:
-    """One model under one policy at one load: a value per seed, shape (seeds,)."""
+class Cell(NamedTuple):
+    """A model's workloads of so many jobs at one load, under a policy."""
 
-    slowdown: Floats
-    backfilled: Floats
-    trend: Trend
-
-    @property
-    def unstable(self) -> bool:
-        """Whether the queue grows through the run."""
-        return self.trend.unstable
+    model: str
+    load: float
+    policy: str
+    jobs: int
 
 
-#: (model, load, policy) -> what was found.
-Sweep = dict[tuple[str, float, str], Series]
+Sweep = Cells[Cell]
+
+
+def cell(scale: Scale, model: str, load: float, policy: str) -> Cell:
+    """One of the sweep's."""
+    return Cell(model, load, policy, scale.sweep_jobs)
 
 
 def log_at(model: str, jobs: int, load: float, seed: int) -> Log:
@@ -80,11 +81,11 @@ def log_at(model: str, jobs: int, load: float, seed: int) -> Log:
     return to_load(log, load, procs_total=PROCS)
 
 
-def simulate_point(model: str, jobs: int, load: float, seed: int, policy: str) -> Point:
+def simulated(cell: Cell, seed: int) -> Point:
     """One workload of a model under one policy."""
-    workload = prepare(log_at(model, jobs, load, seed))
-    schedule = run(Experiment(), policy, workload)
-    first = round(jobs * WARM_UP_RATIO)
+    workload = prepare(log_at(cell.model, cell.jobs, cell.load, seed))
+    schedule = run(Experiment(), cell.policy, workload)
+    first = round(cell.jobs * WARM_UP_RATIO)
     return Point(
         float(per_job(schedule).bounded_slowdown[first:].mean()),
         float(schedule.backfilled[first:].mean()),
@@ -92,37 +93,20 @@ def simulate_point(model: str, jobs: int, load: float, seed: int, policy: str) -
     )
 
 
-def calls(scale: Scale) -> list[Call]:
-    """One for each model, load, policy and seed. High loads and conservative take longest."""
-    return [
-        Call(
-            simulate_point,
-            (model, scale.sweep_jobs, load, seed, policy),
-            scale.sweep_jobs / 1e4 * load**6 * (20 if policy == CONSERVATIVE else 0.5),
-        )
-        for model in MODELS
-        for load in scale.sweep_loads
-        for policy in POLICIES
-        for seed in range(1, scale.seeds + 1)
-    ]
+def wanted(scale: Scale) -> dict[Cell, int]:
+    """All cells of the sweep, and how many seeds of each."""
+    return {cell(scale, *each): scale.seeds for each in product(MODELS, scale.sweep_loads, POLICIES)}
 
 
-def gathered(scale: Scale, answers: list[Point]) -> Sweep:
-    """The answers by model, load and policy."""
-    rest = iter(answers)
-    found: Sweep = {}
-    for model in MODELS:
-        for load in scale.sweep_loads:
-            for policy in POLICIES:
-                points = [next(rest) for _ in range(scale.seeds)]
-                found[model, load, policy] = Series(
-                    np.array([point.slowdown for point in points]),
-                    np.array([point.backfilled for point in points]),
-                    trend([point.backlog for point in points]),
-                )
-    return found
+def calls(seeds: Mapping[Cell, int]) -> dict[tuple[Cell, int], Call]:
+    """One for each cell and seed. High loads and conservative take longest."""
+    return seeded(
+        simulated, seeds, lambda each: each.jobs / 1e4 * each.load**6 * (20 if each.policy == CONSERVATIVE else 0.5)
+    )
 
 
 def stable_loads(scale: Scale, sweep: Sweep, model: str, *policies: str) -> list[float]:
     """The loads at which all these policies have a steady state."""
-    return [load for load in scale.sweep_loads if not any(sweep[model, load, policy].unstable for policy in policies)]
+    return [
+        load for load in scale.sweep_loads if sweep.steady(*(cell(scale, model, load, policy) for policy in policies))
+    ]

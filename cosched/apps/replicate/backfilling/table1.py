@@ -6,9 +6,11 @@ header says that submissions are really starts, since waits were not recorded. J
 and counted, as the paper must have done.
 """
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -57,14 +59,14 @@ def find() -> Path | None:
     return catalogue.find(LOG)
 
 
-def calls(path: Path | None) -> list[Call]:
+def calls(path: Path | None) -> dict[Hashable, Call]:
     """One for each size and policy; none where the log is absent."""
     if path is None:
-        return []
-    return [Call(simulate_size, (path, procs, policy), 1.0) for procs in SIZES for policy in (EASY, CONSERVATIVE)]
+        return {}
+    return {(each := (path, *size)): Call(simulate_size, each) for size in product(SIZES, (EASY, CONSERVATIVE))}
 
 
-def report(path: Path | None, answers: list[Monthly], result: Result) -> None:
+def report(path: Path | None, answers: Mapping[Hashable, Any], result: Result) -> None:
     """Add the table, or the note that says why there is none."""
     if path is None:
         result.notes.append(
@@ -73,8 +75,9 @@ def report(path: Path | None, answers: list[Monthly], result: Result) -> None:
         )
         return
     result.inputs.append(path)
-    rest = iter(answers)
-    found = {procs: (next(rest), next(rest)) for procs in SIZES}
+    found: dict[int, tuple[Monthly, Monthly]] = {
+        procs: (answers[path, procs, EASY], answers[path, procs, CONSERVATIVE]) for procs in SIZES
+    }
     table = Table(
         f"Table 1's form on {LOG}: mean bounded slowdown by month and machine size, exact estimates",
         ("month", *(f"{procs}: {what}" for procs in SIZES for what in ("jobs", "EASY", "cons"))),

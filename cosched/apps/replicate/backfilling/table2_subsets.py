@@ -6,7 +6,9 @@ changes from one part to the next says nothing about the policies. No claim is j
 was made after it.
 """
 
+from collections.abc import Hashable, Mapping
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -40,21 +42,22 @@ def simulate_part(load: Workload, seed: int) -> list[tuple[float, float]]:
     return [(float(easy[month].mean()), float(conservative[month].mean())) for month in months]
 
 
-def calls(setup: Setup) -> list[Call]:
+def calls(setup: Setup) -> dict[Hashable, Call]:
     """One for each part; none where the log is another one."""
     if not setup.has_paper_months or len(setup.load) <= paper.JOBS:
-        return []
-    return [Call(simulate_part, (setup.load, seed), 1.5) for seed in range(1, setup.scale.subsets + 1)]
+        return {}
+    return {("part", seed): Call(simulate_part, (setup.load, seed), 1.5) for seed in range(1, setup.scale.subsets + 1)}
 
 
-def report(setup: Setup, answers: list[list[tuple[float, float]]], result: Result) -> None:
+def report(setup: Setup, answers: Mapping[Hashable, Any], result: Result) -> None:
     """Add the table, where there are parts."""
-    if not answers:
+    parts: list[list[tuple[float, float]]] = [answers[key] for key in calls(setup)]
+    if not parts:
         return
-    found: Floats = np.array(answers)  # part, month, policy
-    winners = [[better(*means) for means in part] for part in answers]
+    found: Floats = np.array(parts)  # part, month, policy
+    winners = [[better(*means) for means in part] for part in parts]
     table = Table(
-        f"Table 2 for {len(answers)} random parts of {setup.load.name}, {paper.JOBS} of {len(setup.load)} jobs each",
+        f"Table 2 for {len(parts)} random parts of {setup.load.name}, {paper.JOBS} of {len(setup.load)} jobs each",
         (
             "month",
             "EASY min",

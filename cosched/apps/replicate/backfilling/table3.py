@@ -5,7 +5,8 @@ the users' own estimates. The paper made one draw for each f; here there are man
 policies and for every f (common random numbers). Intervals speak of the draws, given this log.
 """
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -17,8 +18,9 @@ from cosched.apps.replicate.paired import difference
 from cosched.apps.replicate.pool import Call
 from cosched.apps.replicate.result import Plot, Result
 from cosched.config.experiment import Experiment
-from cosched.metrics.intervals import Interval, of_replications
+from cosched.metrics.intervals import of_replications
 from cosched.metrics.summary import Floats, per_job
+from cosched.report.intervals import columns, framed, line, three
 from cosched.report.palette import COLOURS
 from cosched.report.table import Table
 from cosched.workload.estimates import EstimateModel, Estimates, with_estimates
@@ -71,38 +73,27 @@ def seeds_of(setup: Setup, factor: float) -> range:
     return range(1, 2 if factor == 1 else setup.scale.seeds + 1)
 
 
-def calls(setup: Setup) -> list[Call]:
+def calls(setup: Setup) -> dict[Hashable, Call]:
     """One for each f and seed."""
-    return [
-        Call(with_factor, (setup.load, factor, seed), 1.5)
+    return {
+        ("f", factor, seed): Call(with_factor, (setup.load, factor, seed), 1.5)
         for factor in setup.scale.factors
         for seed in seeds_of(setup, factor)
-    ]
+    }
 
 
-def report(setup: Setup, answers: list[tuple[float, ...]], schedules: dict[str, Schedule], result: Result) -> None:
+def report(setup: Setup, answers: Mapping[Hashable, Any], schedules: dict[str, Schedule], result: Result) -> None:
     """Add the table, its plot and its claims."""
-    rest = iter(answers)
-    drawn = {factor: np.array([next(rest) for _ in seeds_of(setup, factor)]) for factor in setup.scale.factors}
+    drawn: dict[float, Floats] = {
+        factor: np.array([answers["f", factor, seed] for seed in seeds_of(setup, factor)])
+        for factor in setup.scale.factors
+    }
     users = tuple(float(slowdowns(schedules[policy]).mean()) for policy in POLICIES)
     table = Table(
         f"Table 3: mean bounded slowdown of the whole log by quality of the estimates, {setup.load.name}",
         (
-            "f",
-            "draws",
-            "EASY",
-            "EASY low",
-            "EASY high",
-            "paper's EASY",
-            "reference EASY",
-            "cons",
-            "cons low",
-            "cons high",
-            "paper's cons",
-            "reference cons",
-            "cons - EASY",
-            "difference low",
-            "difference high",
+            *("f", "draws", *columns("EASY"), "paper's EASY", "reference EASY"),
+            *(*columns("cons"), "paper's cons", "reference cons", "cons - EASY", "difference low", "difference high"),
         ),
         notes=[
             "low, high: 95 % intervals over draws of the estimates (none where nothing is drawn); reference: a plain "
@@ -136,17 +127,9 @@ def _add(table: Table, name: str, values: Floats) -> None:
     printed = paper.TABLE_3.get(name)
     row: list[object] = [name, len(values)]
     for column in range(2):
-        mean = of_replications(values[:, column])
-        row += [mean.mean, *_bounds(mean)]
+        row += three(of_replications(values[:, column]))
         row += [None, None] if printed is None else [printed[column], printed[2 + column]]
-    gap = difference(values[:, 1], values[:, 0])
-    table.add(*row, gap.mean, *_bounds(gap))
-
-
-def _bounds(interval: Interval) -> tuple[float | None, float | None]:
-    if not np.isfinite(interval.low):
-        return None, None
-    return interval.low, interval.high
+    table.add(*row, *three(difference(values[:, 1], values[:, 0])))
 
 
 def _printed(name: str, column: int) -> float:
@@ -159,14 +142,11 @@ def draw(axes: "Axes", drawn: dict[float, Floats], users: tuple[float, ...], log
     names = [f"{factor:g}" for factor in drawn] + [paper.USERS]
     at = np.arange(len(names))
     for column, (name, colour) in enumerate((("EASY", COLOURS[0]), ("conservative", COLOURS[1]))):
-        means = [of_replications(values[:, column]) for values in drawn.values()]
-        heights = [mean.mean for mean in means] + [users[column]]
-        errors = [mean.half_width if np.isfinite(mean.half_width) else 0.0 for mean in means] + [0.0]
         beside = at + (column - 0.5) * 0.12
-        axes.errorbar(
-            beside[:-1], heights[:-1], errors[:-1], color=colour, marker="o", capsize=3, label=f"{name}, ours"
-        )
-        axes.plot(beside[-1], heights[-1], "o", color=colour)
+        ours = [three(of_replications(values[:, column])) for values in drawn.values()]
+        points = dict(zip(beside.tolist(), ours, strict=False))
+        line(axes, points, column, f"{name}, ours", marker="o", markersize=6, markerfacecolor=colour)
+        axes.plot(beside[-1], users[column], "o", color=colour)
         theirs = [_printed(each, column) for each in names]
         axes.plot(
             beside[:-1],
@@ -180,8 +160,7 @@ def draw(axes: "Axes", drawn: dict[float, Floats], users: tuple[float, ...], log
         )
         axes.plot(beside[-1], theirs[-1], "s", color=colour, markerfacecolor="white", alpha=0.8)
     axes.set_xticks(at, [*names[:-1], "users'\nown"])
-    axes.set(xlabel="estimates uniform in [r, f·r]: f", ylabel="mean bounded slowdown (threshold 10 s)")
     axes.set_ylim(bottom=0)
-    axes.set_title(f"Table 3: {log}, quality of the estimates (bars: 95 % intervals)", loc="left")
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False, ncols=2, loc="lower left")
+    labels = ("estimates uniform in [r, f·r]: f", "mean bounded slowdown (threshold 10 s)")
+    title = f"Table 3: {log}, quality of the estimates (bars: 95 % intervals)"
+    framed(axes, *labels, title, ncols=2, loc="lower left")

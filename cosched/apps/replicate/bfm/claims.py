@@ -6,15 +6,11 @@ the time" is 95 % of it; "dramatically" is by half. What is said without a load 
 high utilisation at the highest.
 """
 
-from collections.abc import Iterable
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from cosched.apps.replicate.bfm.setup import BFA, BFM, FIFO, FJT4, FJT4_BFA, POLICIES, Reading
-from cosched.apps.replicate.claims import Predicate, Region
-
-BELOW: Final = Region(high=0.0, open=True)
-ABOVE: Final = Region(low=0.0, open=True)
+from cosched.apps.replicate.claims import ABOVE, BELOW, Predicate, Region, pairs
 
 LONG: Final = "long"
 SHORT: Final = "short"
@@ -39,10 +35,6 @@ class Compared(NamedTuple):
     def loads(self, reading: Reading) -> tuple[float, ...]:
         """The loads at which it is judged."""
         return (reading.high,) if self.high else reading.loads[-1:] if self.low else reading.loads
-
-
-def _against(bases: Iterable[str], *ours: str) -> tuple[tuple[str, str], ...]:
-    return tuple((policy, base) for policy, base in product(ours, bases) if policy != base)
 
 
 _BFM_BFA: Final = ((BFM, BFA),)
@@ -113,7 +105,7 @@ COMPARED: Final = (
             quantity="queue wait under FJT1+BFM against each other policy's, relative difference",
             region=Region(high=-0.5),
         ),
-        "wait_s", _against(POLICIES, BFM), high=True,
+        "wait_s", pairs((BFM,), POLICIES), high=True,
     ),
     Compared(
         Predicate(
@@ -140,7 +132,7 @@ COMPARED: Final = (
             quantity="execution time against FJT1+BFA's, relative difference",
             region=ABOVE,
         ),
-        "execution_s", _against((BFA,), FJT4, FJT4_BFA), (LONG,), high=True,
+        "execution_s", pairs((FJT4, FJT4_BFA), (BFA,)), (LONG,), high=True,
     ),
     Compared(
         Predicate(
@@ -158,7 +150,7 @@ COMPARED: Final = (
             quantity="processors under FJT1+BFM against each other policy's, relative difference",
             region=BELOW,
         ),
-        "procs", _against(POLICIES, BFM), (LONG,),
+        "procs", pairs((BFM,), POLICIES), (LONG,),
     ),
     Compared(
         Predicate(
@@ -168,7 +160,7 @@ COMPARED: Final = (
             quantity="processors of Long jobs against FJT1+BFA's and FJT1+BFM's, relative difference",
             region=ABOVE,
         ),
-        "procs", _against((BFA, BFM), FJT4, FJT4_BFA), (LONG,), low=True,
+        "procs", pairs((FJT4, FJT4_BFA), (BFA, BFM)), (LONG,), low=True,
     ),
     Compared(
         Predicate(
@@ -177,7 +169,7 @@ COMPARED: Final = (
             quantity="response against FIFO's, relative difference",
             region=BELOW,
         ),
-        "response_s", _against((FIFO,), *POLICIES),
+        "response_s", pairs(POLICIES, (FIFO,)),
     ),
     Compared(
         Predicate(
@@ -186,7 +178,7 @@ COMPARED: Final = (
             quantity="response under FJT1+BFM against each other policy's, relative difference",
             region=BELOW,
         ),
-        "response_s", _against(POLICIES, BFM),
+        "response_s", pairs((BFM,), POLICIES),
     ),
 )  # fmt: skip
 

@@ -4,7 +4,6 @@ Every seed has its own jobs, the same under all policies: differences are paired
 have in common is run once.
 """
 
-from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ import msgspec
 from cosched.apps.replicate.bfm import figures, judging, tables
 from cosched.apps.replicate.bfm.claims import CLASSES
 from cosched.apps.replicate.bfm.judging import Found
-from cosched.apps.replicate.bfm.measures import Measured, measured
+from cosched.apps.replicate.bfm.measures import measured
 from cosched.apps.replicate.bfm.setup import (
     BFA,
     BFM,
@@ -27,14 +26,13 @@ from cosched.apps.replicate.bfm.setup import (
     WARM_UP_RATIO,
     WRONG_ESTIMATES,
     Reading,
-    Run,
     Scale,
     run_of,
 )
-from cosched.apps.replicate.papers import TITLES, Request
-from cosched.apps.replicate.pool import Begin, Call, carry_out
+from cosched.apps.replicate.cells import each_once
+from cosched.apps.replicate.papers import TITLES, Request, scale_of
+from cosched.apps.replicate.pool import Begin, Call
 from cosched.apps.replicate.result import Plot, Result
-from cosched.errors import BadInput
 
 PAPER: Final = "bfm"
 #: In which readings it is looked at what becomes of expired jobs.
@@ -47,12 +45,7 @@ _SWEPT_LOADS: Final = LOADS[:2]
 
 def replicate(request: Request, begin: Begin) -> Result:
     """Run the simulated part, full or quick. Raises :class:`BadInput` for what there is not."""
-    if request.log is not None:
-        raise BadInput("LOG", request.log, "none: the paper's workload is generated")
-    scale = QUICK if request.quick else FULL
-    if request.seeds is not None:
-        scale = msgspec.structs.replace(scale, seeds=request.seeds, reading_seeds=request.seeds)
-    return replicate_at(scale, request, begin)
+    return replicate_at(scale_of(request, FULL, QUICK, "seeds", "reading_seeds"), request, begin)
 
 
 def replicate_at(scale: Scale, request: Request, begin: Begin) -> Result:
@@ -62,7 +55,15 @@ def replicate_at(scale: Scale, request: Request, begin: Begin) -> Result:
     shares = [_rigid(readings[0], most, share) for most in _RIGID_PROCS for share in scale.rigid]
     pairs = [*(each for fate in fates.values() for each in fate.values()), *shares]
     wanted = [*((each, POLICIES) for each in readings), *((each, (BFA, BFM)) for each in pairs)]
-    runs = _simulated(wanted, scale, request, begin)
+    asked = {
+        run_of(reading, preset, load, seed): reading.steady
+        for reading, presets in wanted
+        for load in reading.loads
+        for preset in presets
+        for seed in range(1, scale.seeds_of(reading) + 1)
+    }
+    calls = {run: Call(measured, (run, steady), run.jobs * run.load) for run, steady in asked.items()}
+    runs = each_once(calls, request, begin)
 
     def found(reading: Reading) -> Found:
         return Found(reading, scale.seeds_of(reading), runs)
@@ -102,22 +103,6 @@ def _fates(base: Reading) -> dict[str, Reading]:
 def _rigid(base: Reading, most: int, share: float) -> Reading:
     mix = {"rigid": share, "rigid_procs": most}
     return msgspec.structs.replace(base, name=f"rigid {share:g} of {most}", loads=_SWEPT_LOADS, mix=mix)
-
-
-def _simulated(
-    wanted: Iterable[tuple[Reading, tuple[str, ...]]], scale: Scale, request: Request, begin: Begin
-) -> dict[Run, Measured]:
-    """The measures of all simulations that these readings ask for under these policies."""
-    asked = {
-        run_of(reading, preset, load, seed): reading.steady
-        for reading, presets in wanted
-        for load in reading.loads
-        for preset in presets
-        for seed in range(1, scale.seeds_of(reading) + 1)
-    }
-    calls = [Call(measured, (run, steady), run.jobs * run.load) for run, steady in asked.items()]
-    answers = carry_out(calls, request.workers, begin, f"replicating {PAPER}, simulations")
-    return dict(zip(asked, answers, strict=True))
 
 
 def _figures(found: Found, suffix: str, result: Result) -> None:

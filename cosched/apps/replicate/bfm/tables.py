@@ -10,7 +10,8 @@ from cosched.apps.replicate.bfm.judging import Found, relative
 from cosched.apps.replicate.bfm.measures import Measured
 from cosched.apps.replicate.bfm.setup import BFA, BFM, LOADS, POLICIES, PROCS, workload
 from cosched.apps.replicate.claims import Claim
-from cosched.metrics.intervals import Interval, of_replications
+from cosched.metrics.intervals import of_replications
+from cosched.report.intervals import columns, three
 from cosched.report.table import Table
 from cosched.workload.generators.utrera05 import PROGRAMS, Utrera05
 
@@ -22,7 +23,7 @@ FIGURES: Final = {
     "figure6-deviation": ("deviation_s", "Fig. 6 (first): standard deviation of the queue wait, s"),
     "figure6-partition": ("procs", "Fig. 6 (second): mean partition, processors"),
 }
-_BOUNDS: Final = ("low", "high")
+_DIFFERENCE: Final = ("difference low", "difference high")
 
 
 def mix(jobs: int) -> Table:
@@ -50,7 +51,7 @@ def figure(name: str, found: Found) -> Table:
     measure, caption = FIGURES[name]
     table = Table(
         f"{caption}, by class of jobs, {found.reading.jobs} jobs, {found.seeds} seeds",
-        ["jobs", "load", "policy", "mean", *_BOUNDS, "against FJT1+BFA", "difference low", "difference high", "steady"],
+        ["jobs", "load", "policy", "mean", "low", "high", "against FJT1+BFA", *_DIFFERENCE, "steady"],
     )
     for kind in CLASSES:
         for load in found.reading.loads:
@@ -58,8 +59,8 @@ def figure(name: str, found: Found) -> Table:
             for policy in POLICIES:
                 ours = found.column(policy, load, kind, measure)
                 steady = not found.unstable(policy, load) if found.reading.steady else None
-                against = () if policy == BFA else bounded(relative(ours, base))
-                table.add(kind, load, policy, *bounded(of_replications(ours)), *(against or (None,) * 3), steady)
+                against = [None] * 3 if policy == BFA else three(relative(ours, base))
+                table.add(kind, load, policy, *three(of_replications(ours)), *against, steady)
     return table
 
 
@@ -82,14 +83,13 @@ def gains(readings: Sequence[Found]) -> Table:
     """BFM against BFA at high load in each reading."""
     table = Table(
         "FJT1+BFM against FJT1+BFA at high load, by reading: response (relative), queue wait of all jobs (s)",
-        ["reading", "seeds", "load", *(f"{kind} {each}".strip() for kind in (*CLASSES, ALL) for each in ("", *_BOUNDS)),
-         "wait", "folded", "aborted", "steady"],
-    )  # fmt: skip
+        ["reading", "seeds", "load", *columns(*CLASSES, ALL), "wait", "folded", "aborted", "steady"],
+    )
     for found in readings:
         load = found.reading.high
         changes: list[float | None] = []
         for kind in (*CLASSES, ALL):
-            changes += bounded(relative(*(found.column(each, load, kind, "response_s") for each in (BFM, BFA))))
+            changes += three(relative(*(found.column(each, load, kind, "response_s") for each in (BFM, BFA))))
         wait = float((found.column(BFM, load, ALL, "wait_s") - found.column(BFA, load, ALL, "wait_s")).mean())
         folded = _counts(found.all_of(BFM, load), found.reading.jobs)[1]
         aborted = _counts(found.all_of(BFA, load), found.reading.jobs)[2]
@@ -110,10 +110,10 @@ def verdicts(claims: Sequence[Claim], names: Sequence[str]) -> Table:
 
 def expired(readings: Mapping[str, Mapping[str, Found]]) -> Table:
     """What becomes of a backfilled job whose window has expired, under FJT1: against an abort."""
-    columns = [f"{kind} {what}".strip() for kind in CLASSES for what in ("", *_BOUNDS, "response", "execution")]
+    names = [f"{kind} {what}".strip() for kind in CLASSES for what in ("", "low", "high", "response", "execution")]
     table = Table(
         "Expired windows under FJT1, by what becomes of backfilled jobs: response against an abort; means, s",
-        ["reading", "load", "expired", *columns],
+        ["reading", "load", "expired", *names],
     )
     for name, fates in readings.items():
         for load in fates["abort"].reading.loads:
@@ -123,7 +123,7 @@ def expired(readings: Mapping[str, Mapping[str, Found]]) -> Table:
                 for kind in CLASSES:
                     base = fates["abort"].column(BFA, load, kind, "response_s")
                     ours = found.column(policy, load, kind, "response_s")
-                    change = (None, None, None) if fate == "abort" else bounded(relative(ours, base))
+                    change = (None, None, None) if fate == "abort" else three(relative(ours, base))
                     means = float(ours.mean()), float(found.column(policy, load, kind, "execution_s").mean())
                     row += [*change, *means]
                 table.add(name, load, fate, *row)
@@ -133,17 +133,16 @@ def expired(readings: Mapping[str, Mapping[str, Found]]) -> Table:
 
 def rigid(shares: Sequence[Found]) -> Table:
     """The paper's future work: some jobs have one size only."""
-    columns = [f"{kind} {each}".strip() for kind in CLASSES for each in ("", *_BOUNDS)]
     table = Table(
         "Rigid jobs: FJT1+BFM against FJT1+BFA, response, by their share and width; events for each hundred jobs",
-        ["at most", "rigid", "load", *columns, "backfilled", "folded under BFM", "aborted under BFA",
+        ["at most", "rigid", "load", *columns(*CLASSES), "backfilled", "folded under BFM", "aborted under BFA",
          "work lost under BFA", "Long under BFM, s", "Short under BFM, s"],
     )  # fmt: skip
     for found in shares:
         for load in found.reading.loads:
             row: list[float | None] = []
             for kind in CLASSES:
-                row += bounded(relative(*(found.column(each, load, kind, "response_s") for each in (BFM, BFA))))
+                row += three(relative(*(found.column(each, load, kind, "response_s") for each in (BFM, BFA))))
             ours, theirs = (found.all_of(each, load) for each in (BFM, BFA))
             backfilled, folded, _ = _counts(ours, found.reading.jobs)
             aborted = _counts(theirs, found.reading.jobs)[2]
@@ -152,12 +151,6 @@ def rigid(shares: Sequence[Found]) -> Table:
             table.add(found.reading.mix["rigid_procs"], found.reading.mix["rigid"], load, *row, *counted, *means)
     table.notes.append("at most: processors of a rigid job; the whole machine cannot be had by folding anybody")
     return table
-
-
-def bounded(interval: Interval) -> tuple[float | None, float | None, float | None]:
-    """Mean, low and high; None for what is not known."""
-    low, high = (each if np.isfinite(each) else None for each in (interval.low, interval.high))
-    return (interval.mean if np.isfinite(interval.mean) else None), low, high
 
 
 def _counts(runs: Sequence[Measured], jobs: int) -> tuple[float, float, float]:

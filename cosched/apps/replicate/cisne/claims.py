@@ -2,15 +2,11 @@
 each policy that the simulator was tried with.
 """
 
-from collections.abc import Iterable
-from itertools import product
 from typing import Final, NamedTuple
 
 from cosched.apps.replicate.cisne.setup import POLICIES
-from cosched.apps.replicate.claims import Predicate, Region
+from cosched.apps.replicate.claims import ABOVE, BELOW, Predicate, Region, pairs
 
-BELOW: Final = Region(high=0.0, open=True)
-ABOVE: Final = Region(low=0.0, open=True)
 #: "Almost the same", "the same".
 ABOUT: Final = Region(-0.05, 0.05)
 
@@ -137,21 +133,17 @@ class Compared(NamedTuple):
     workloads: tuple[str, ...] = ("SIT", "DIT")
 
 
-def _pairs(ours: Iterable[str], bases: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    return tuple((policy, base) for policy, base in product(ours, bases) if policy != base)
-
-
 _BACKFILLED: Final = (("2dbf", "basic"), ("3dbf-light", "uniform-light"), ("3dbf-hard", "uniform-hard"))
 #: In a simulation and in real runs alike.
 COMPARED: Final = (
-    Compared(MPL_TURNAROUND, "turnaround_s", _pairs(MANY, ONE)),
-    Compared(MPL_EXECUTION, "execution_s", _pairs(MANY, ONE)),
+    Compared(MPL_TURNAROUND, "turnaround_s", pairs(MANY, ONE)),
+    Compared(MPL_EXECUTION, "execution_s", pairs(MANY, ONE)),
     Compared(HARD_SIT, "execution_s", (("uniform-hard", "normal"),), ("SIT",)),
-    Compared(HARD_DIT, "execution_s", _pairs(("uniform-light", "uniform-hard"), ("normal",)), ("DIT",)),
+    Compared(HARD_DIT, "execution_s", pairs(("uniform-light", "uniform-hard"), ("normal",)), ("DIT",)),
     Compared(HARD_BACKFILLING, "execution_s", (("3dbf-hard", "3dbf-light"),)),
-    Compared(BEST_SIT, "turnaround_s", _pairs(POLICIES, ("3dbf-light",)), ("SIT",)),
-    Compared(BEST_DIT, "turnaround_s", _pairs(POLICIES, ("3dbf-hard",)), ("DIT",)),
-    Compared(MAKESPAN_BEST, "makespan_s", _pairs(POLICIES, ("3dbf-light",)), ("SIT",)),
+    Compared(BEST_SIT, "turnaround_s", pairs(POLICIES, ("3dbf-light",)), ("SIT",)),
+    Compared(BEST_DIT, "turnaround_s", pairs(POLICIES, ("3dbf-hard",)), ("DIT",)),
+    Compared(MAKESPAN_BEST, "makespan_s", pairs(POLICIES, ("3dbf-light",)), ("SIT",)),
     Compared(MAKESPAN, "makespan_s", (("3dbf-light", "basic"),), ("SIT",)),
     Compared(HARMLESS, "turnaround_s", _BACKFILLED),
 )

@@ -4,108 +4,88 @@ Every seed has its own jobs, arrivals and owners, the same for all policies: dif
 """
 
 from itertools import product
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
 from cosched.apps.replicate import claims as judging
+from cosched.apps.replicate.cells import Cells, each_once, seeded
 from cosched.apps.replicate.cisne import claims, figures, setup, tables
 from cosched.apps.replicate.cisne.setup import FULL, POLICIES, QUICK, TIME_SHARING, WORKLOADS, Measured, Scale
-from cosched.apps.replicate.paired import relative_difference
-from cosched.apps.replicate.papers import TITLES, Request
-from cosched.apps.replicate.pool import Begin, Call, carry_out
+from cosched.apps.replicate.papers import TITLES, Request, scale_of
+from cosched.apps.replicate.pool import Begin
 from cosched.apps.replicate.result import Plot, Result
 from cosched.config import coefficients
-from cosched.errors import BadInput
 from cosched.model.coscheduling import Mode
 from cosched.report.table import Table
 from space_scheduler.progress import Sharing
 
 PAPER: Final = "cisne"
-#: (time sharing, ratio, policy) -> the runs of all seeds, shape (seeds, 4).
-Runs = dict[tuple[Mode, float, str], np.ndarray[Any, np.dtype[np.float64]]]
-_AT: Final = {name: at for at, name in enumerate(Measured._fields)}
 CALIBRATION: Final = "input: calibration"
+
+
+class Cell(NamedTuple):
+    """What is simulated: a policy on a workload of that ratio, with a way of time sharing.
+
+    ``costless``: as if sharing cost nothing but the share of the CPU.
+    """
+
+    policy: str
+    ratio: float
+    mode: Mode = Mode.CCS
+    costless: bool = False
 
 
 def replicate(request: Request, begin: Begin) -> Result:
     """Run the simulated part, full or quick."""
-    if request.log is not None:
-        raise BadInput("LOG", request.log, "none: the paper's workload is generated")
-    scale = QUICK if request.quick else FULL
-    if request.seeds is not None:
-        scale = msgspec.structs.replace(scale, seeds=request.seeds)
-    return replicate_at(scale, request, begin)
+    return replicate_at(scale_of(request, FULL, QUICK, "seeds"), request, begin)
 
 
 def replicate_at(scale: Scale, request: Request, begin: Begin) -> Result:
     """Run it at a given scale."""
     measured = coefficients.read()
-    sharing = {mode: Sharing(mode, measured.permille(mode)) for mode in TIME_SHARING}
-    cells = [
-        (mode, ratio, policy, scale.seeds)
-        for mode in TIME_SHARING
-        for ratio in WORKLOADS.values()
-        for policy in POLICIES
-    ]
-    cells += [
-        (Mode.CCS, ratio, policy, scale.sweep_seeds)
-        for ratio in scale.sweep
-        if ratio not in WORKLOADS.values()
-        for policy in POLICIES
-    ]
-    calls = [
-        Call(setup.measured, (policy, ratio, seed, sharing[mode], request.owners), 1 / ratio)
-        for mode, ratio, policy, seeds in cells
-        for seed in range(1, seeds + 1)
-    ]
-    free = [(ratio, policy) for ratio in WORKLOADS.values() for policy in POLICIES]
-    calls += [
-        Call(setup.measured, (policy, ratio, seed, Sharing(Mode.CCS), request.owners), 1 / ratio)
-        for ratio, policy in free
-        for seed in range(1, scale.seeds + 1)
-    ]
-    answers = iter(carry_out(calls, request.workers, begin, f"replicating {PAPER}, simulations"))
-    runs: Runs = {
-        (mode, ratio, policy): np.array([next(answers) for _ in range(seeds)]) for mode, ratio, policy, seeds in cells
+    seeds = {
+        Cell(policy, ratio, mode): scale.seeds
+        for mode, ratio, policy in product(TIME_SHARING, WORKLOADS.values(), POLICIES)
     }
-    costless: Runs = {
-        (Mode.CCS, ratio, policy): np.array([next(answers) for _ in range(scale.seeds)]) for ratio, policy in free
-    }
+    for policy, ratio in product(POLICIES, WORKLOADS.values()):
+        seeds[Cell(policy, ratio, costless=True)] = scale.seeds
+    for policy, ratio in product(POLICIES, scale.sweep):
+        seeds.setdefault(Cell(policy, ratio), scale.sweep_seeds)
+
+    def simulated(cell: Cell, seed: int) -> Measured:
+        sharing = Sharing(cell.mode) if cell.costless else Sharing(cell.mode, measured.permille(cell.mode))
+        return setup.measured(cell.policy, cell.ratio, seed, sharing, request.owners)
+
+    calls = seeded(simulated, seeds, lambda cell: 1 / cell.ratio)
+    runs: Cells[Cell] = Cells.of(seeds, each_once(calls, request, begin))
     result = Result(PAPER, TITLES[PAPER], _configuration(scale, measured, request))
     _tables(runs, result)
     _judge(runs, result)
-    _costless(runs, costless, result)
+    _costless(runs, result)
     if scale.sweep:
         _sweep(scale, runs, result)
     result.notes += _notes(measured, request.owners)
     return result
 
 
-def column(runs: Runs, mode: Mode, ratio: float, policy: str, what: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """One measure of all seeds, shape (seeds,)."""
-    found: np.ndarray[Any, np.dtype[np.float64]] = runs[mode, ratio, policy][:, _AT[what]]
-    return found
-
-
-def _tables(runs: Runs, result: Result) -> None:
+def _tables(runs: Cells[Cell], result: Result) -> None:
     times = Table(
         f"Fig. 7: mean execution time, s ({CALIBRATION})",
         ["workload", "policy", "plain Linux", "CCS", "CCS is shorter by"],
     )
     for workload, policy in product(WORKLOADS, POLICIES):
-        linux, ccs = (column(runs, mode, WORKLOADS[workload], policy, "execution_s") for mode in TIME_SHARING)
-        times.add(
-            workload, policy, *(float(each.mean()) for each in (linux, ccs)), float(1 - ccs.mean() / linux.mean())
-        )
+        cells = (Cell(policy, WORKLOADS[workload], mode) for mode in TIME_SHARING)
+        linux, ccs = (runs.values(cell, "execution_s").mean() for cell in cells)
+        times.add(workload, policy, float(linux), float(ccs), float(1 - ccs / linux))
     times.notes.append("what time sharing costs was measured and put in: one column against the other is no finding")
-    cells = {
-        (workload, policy): {what: column(runs, Mode.CCS, WORKLOADS[workload], policy, what) for what in _AT}
+    found = {
+        (workload, policy): {what: runs.values(Cell(policy, WORKLOADS[workload]), what) for what in Measured._fields}
         for workload, policy in product(WORKLOADS, POLICIES)
     }
-    users = tables.users("Fig. 8: mean wait, execution and turnaround under CCS, s, with 95 % intervals", cells)
-    makespans = tables.makespans("Fig. 9: makespan under CCS, s", cells)
+    users = tables.users("Fig. 8: mean wait, execution and turnaround under CCS, s, with 95 % intervals", found)
+    makespans = tables.makespans("Fig. 9: makespan under CCS, s", found)
     result.tables |= {"figure7": times, "figure8": users, "figure9": makespans}
     result.plots |= {
         "figure7": Plot(lambda axes: figures.execution(axes, times), (9.0, 4.5)),
@@ -114,21 +94,19 @@ def _tables(runs: Runs, result: Result) -> None:
     }
 
 
-def _judge(runs: Runs, result: Result) -> None:
+def _judge(runs: Cells[Cell], result: Result) -> None:
     for claim, what, pairs, workloads in claims.COMPARED:
         cases = {}
         for workload, (policy, base) in product(workloads, pairs):
-            ours, others = (column(runs, Mode.CCS, WORKLOADS[workload], each, what) for each in (policy, base))
-            cases[f"{policy} against {base}, {workload}"] = relative_difference(ours, others)
+            ours, others = (Cell(each, WORKLOADS[workload]) for each in (policy, base))
+            cases[f"{policy} against {base}, {workload}"] = runs.relative(ours, others, what)
         result.claims.append(judging.judge_every(claim, cases))
-    hard_dit, hard_sit = (
-        column(runs, Mode.CCS, WORKLOADS[workload], "uniform-hard", "makespan_s") for workload in ("DIT", "SIT")
-    )
-    result.claims.append(judging.judge(claims.MAKESPAN_HARD, relative_difference(hard_dit, hard_sit)))
+    dit, sit = (Cell("uniform-hard", WORKLOADS[workload]) for workload in ("DIT", "SIT"))
+    result.claims.append(judging.judge(claims.MAKESPAN_HARD, runs.relative(dit, sit, "makespan_s")))
     result.claims += [judging.cannot_judge(each, "decided by real runs alone") for each in claims.REAL_ALONE]
 
 
-def _costless(runs: Runs, costless: Runs, result: Result) -> None:
+def _costless(runs: Cells[Cell], result: Result) -> None:
     """What the measured costs decide: everything again as if sharing cost nothing but the share of the CPU."""
     table = Table(
         "Under CCS against Basic, relative differences: with the measured costs of sharing, and as if it cost nothing",
@@ -138,25 +116,28 @@ def _costless(runs: Runs, costless: Runs, result: Result) -> None:
         for policy in POLICIES[1:]:
             values = []
             for what in ("turnaround_s", "makespan_s"):
-                for found in (runs, costless):
-                    ours, basic = (column(found, Mode.CCS, ratio, each, what).mean() for each in (policy, "basic"))
+                for costless in (False, True):
+                    cells = (Cell(each, ratio, costless=costless) for each in (policy, "basic"))
+                    ours, basic = (runs.values(cell, what).mean() for cell in cells)
                     values.append(float(ours / basic - 1))
             table.add(workload, policy, *values)
     result.tables["costless"] = table
 
 
-def _sweep(scale: Scale, runs: Runs, result: Result) -> None:
+def _sweep(scale: Scale, runs: Cells[Cell], result: Result) -> None:
     """How the main quantities depend on what the paper does not say: the ratio that makes a workload SIT."""
     table = Table(
         "Against Basic under CCS, relative differences, by the ratio of inter-arrival to execution time",
         ["ratio", "load", "policy", "turnaround", "makespan", "execution", "best turnaround"],
     )
     for ratio in scale.sweep:
-        means = {policy: runs[Mode.CCS, ratio, policy][: scale.sweep_seeds].mean(axis=0) for policy in POLICIES}
-        best = min(POLICIES, key=lambda policy: means[policy][_AT["turnaround_s"]])
-        for policy in POLICIES:
-            relative = means[policy] / means["basic"] - 1
-            kept = (float(relative[_AT[what]]) for what in ("turnaround_s", "makespan_s", "execution_s"))
+        found = {policy: runs[Cell(policy, ratio)][: scale.sweep_seeds] for policy in POLICIES}
+        means = {policy: Measured(*np.array(each).mean(axis=0)) for policy, each in found.items()}
+        best = min(POLICIES, key=lambda policy: means[policy].turnaround_s)
+        for policy, mean in means.items():
+            pairs = zip(mean, means["basic"], strict=True)
+            relative = Measured(*(float(ours / basic - 1) for ours, basic in pairs))
+            kept = relative.turnaround_s, relative.makespan_s, relative.execution_s
             table.add(ratio, setup.load(ratio), policy, *kept, policy == best)
     table.notes.append(f"{scale.sweep_seeds} seeds for each row; SIT is {WORKLOADS['SIT']}, DIT {WORKLOADS['DIT']}")
     result.tables["sweep"] = table

@@ -5,6 +5,7 @@ from typing import Final
 
 from cosched.apps.replicate.paired import Values
 from cosched.metrics.intervals import Interval, of_replications
+from cosched.report.intervals import columns
 from cosched.report.table import Table
 
 #: Figure 8's columns, by the measure of a run that each has.
@@ -15,9 +16,7 @@ Cells = Mapping[tuple[str, str], Mapping[str, Values]]
 
 def users(caption: str, cells: Cells) -> Table:
     """Fig. 8: what users wait for, means with 95 % intervals."""
-    table = Table(
-        caption, ["workload", "policy", *(f"{w} {each}".strip() for w in USERS for each in ("", "low", "high"))]
-    )
+    table = Table(caption, ["workload", "policy", *columns(*USERS)])
     for (workload, policy), found in cells.items():
         table.add(workload, policy, *(value for what in USERS.values() for value in _three(found[what])))
     return table

@@ -17,14 +17,14 @@ from cosched.apps.replicate.coallocation.cells import (
     easy,
     molding,
 )
-from cosched.apps.replicate.coallocation.drawing import RESPONSE, bars, bounds, lines
 from cosched.apps.replicate.coallocation.figures import relative_row
-from cosched.apps.replicate.coallocation.runs import ALL, Runs
+from cosched.apps.replicate.coallocation.runs import ALL, RESPONSE, Runs
 from cosched.apps.replicate.coallocation.setup import Scale
 from cosched.apps.replicate.coallocation.shares import CRITERIA, PAPERS, THRESHOLD, mean_size
 from cosched.apps.replicate.result import Plot, Result
 from cosched.metrics.intervals import Interval
 from cosched.model.components import MOST_COMPONENTS, Partition
+from cosched.report.intervals import bars, lines, three
 from cosched.report.table import Table
 
 _MEAN: Final = ("mean response, s", "low", "high")
@@ -107,7 +107,7 @@ def _finer(runs: Runs, result: Result) -> None:
                 if number < _LEAST_JOBS:
                     continue
                 mean = runs.mean(RANDOM, lambda kind, kinds=kinds: kind in kinds)  # type: ignore[misc]
-                table.add(value, count, number, *bounds(mean))
+                table.add(value, count, number, *three(mean))
                 drawn.setdefault(f"{count} component{'s' if count > 1 else ''}", {})[float(value)] = mean
         result.tables[f"by-{what}"] = table
         label = "size" if what == "size" else "width of the widest component"

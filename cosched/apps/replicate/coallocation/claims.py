@@ -11,10 +11,8 @@ from the paper's own precision, a relative error of 5 %: two means that are the 
 
 from typing import Final
 
-from cosched.apps.replicate.claims import Predicate, Region
+from cosched.apps.replicate.claims import ABOVE, BELOW, Predicate, Region
 
-BELOW: Final = Region(high=0.0, open=True)
-ABOVE: Final = Region(low=0.0, open=True)
 _RELATIVE: Final = "mean response, relative difference"
 
 # section 4.1 and Table 1, which are exact: no run has a part in them

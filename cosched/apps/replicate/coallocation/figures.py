@@ -5,8 +5,7 @@ from functools import partial
 from typing import Final
 
 from cosched.apps.replicate.coallocation.cells import RANDOM, at_jumps, at_threshold, every, phased_jumps
-from cosched.apps.replicate.coallocation.drawing import RESPONSE, bars, bounds, lines
-from cosched.apps.replicate.coallocation.runs import ALL, Runs
+from cosched.apps.replicate.coallocation.runs import ALL, RESPONSE, Runs
 from cosched.apps.replicate.coallocation.setup import Cell, Scale
 from cosched.apps.replicate.coallocation.shares import CRITERIA, GROUPS
 from cosched.apps.replicate.result import Plot, Result
@@ -14,6 +13,7 @@ from cosched.metrics.groups import jain
 from cosched.metrics.intervals import Interval
 from cosched.metrics.sequential import BLOCK
 from cosched.model.components import Partition
+from cosched.report.intervals import bars, lines, three
 from cosched.report.table import Table
 
 _BY: Final = {"size": "S", "widest": "W"}
@@ -40,8 +40,8 @@ def _figure1(runs: Runs) -> Table:
     )
     fcfs = at_jumps(0)
     for name in (ALL, *GROUPS):
-        both = [*bounds(runs.mean(fcfs, name)), *bounds(runs.mean(RANDOM, name))]
-        table.add(name, *both, *bounds(runs.relative(RANDOM, fcfs, name)))
+        both = [*three(runs.mean(fcfs, name)), *three(runs.mean(RANDOM, name))]
+        table.add(name, *both, *three(runs.relative(RANDOM, fcfs, name)))
     return table
 
 
@@ -51,7 +51,7 @@ def _figure2(scale: Scale, runs: Runs) -> Table:
     )
     for jumps in scale.jumps:
         for name in (ALL, *GROUPS):
-            table.add(jumps, name, *bounds(runs.mean(at_jumps(jumps), name)))
+            table.add(jumps, name, *three(runs.mean(at_jumps(jumps), name)))
     return table
 
 
@@ -68,7 +68,7 @@ def _fairness(scale: Scale, runs: Runs) -> Table:
             one = runs.together(at_jumps(jumps, partition))
             means = {name: one.mean(at_jumps(jumps, partition), name) for name in CRITERIA["S"]}
             ratio = (means["S4"] / means["S1"]).interval()
-            table.add(jumps, partition.value, *bounds(ratio), jain([each.value for each in means.values()]))
+            table.add(jumps, partition.value, *three(ratio), jain([each.value for each in means.values()]))
     return table
 
 
@@ -81,8 +81,8 @@ def _figure3(scale: Scale, runs: Runs) -> Table:
     for jumps in phased_jumps(scale):
         cells = at_jumps(jumps), at_jumps(jumps, Partition.PHASED)
         for name in (ALL, *CRITERIA["S"]):
-            both = [each for cell in cells for each in bounds(runs.mean(cell, name))]
-            table.add(jumps, name, *both, *bounds(runs.relative(cells[1], cells[0], name)))
+            both = [each for cell in cells for each in three(runs.mean(cell, name))]
+            table.add(jumps, name, *both, *three(runs.relative(cells[1], cells[0], name)))
     return table
 
 
@@ -92,7 +92,7 @@ def _figure4(scale: Scale, runs: Runs) -> Table:
     )
     for threshold in scale.thresholds:
         for name in (ALL, *CRITERIA["S"]):
-            table.add(threshold, name, *bounds(runs.mean(at_threshold(threshold), name)))
+            table.add(threshold, name, *three(runs.mean(at_threshold(threshold), name)))
     return table
 
 
@@ -161,7 +161,7 @@ def _over(scale: Scale, runs: Runs, name: str) -> Mapping[float, Interval]:
 
 def relative_row(runs: Runs, cell: Cell, bases: tuple[Cell, ...], name: str) -> list[float | None]:
     """A group's mean in a cell, then what that is against each base, each with its bounds."""
-    found = bounds(runs.mean(cell, name))
+    found = three(runs.mean(cell, name))
     for base in bases:
-        found += bounds(runs.relative(cell, base, name)) if base != cell else [None, None, None]
+        found += three(runs.relative(cell, base, name)) if base != cell else [None, None, None]
     return found

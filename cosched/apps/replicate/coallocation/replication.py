@@ -6,7 +6,7 @@ from cosched.apps.replicate import steady
 from cosched.apps.replicate.coallocation import beyond, cells, figures, judging, setup, shares
 from cosched.apps.replicate.coallocation.runs import carried_out
 from cosched.apps.replicate.coallocation.setup import FULL, QUICK, Scale
-from cosched.apps.replicate.papers import TITLES, Request
+from cosched.apps.replicate.papers import TITLES, Request, scale_of
 from cosched.apps.replicate.pool import Begin
 from cosched.apps.replicate.result import Result
 from cosched.errors import BadInput
@@ -17,17 +17,14 @@ PAPER: Final = "coallocation"
 
 def replicate(request: Request, begin: Begin) -> Result:
     """Run all experiments, full or quick."""
-    if request.log is not None:
-        raise BadInput("LOG", request.log, "none: the paper's workload is generated")
     if request.seeds is not None:
         raise BadInput("--seeds", str(request.seeds), "none: one stream of jobs, as long as the precision wants")
-    return replicate_at(QUICK if request.quick else FULL, request, begin)
+    return replicate_at(scale_of(request, FULL, QUICK), request, begin)
 
 
 def replicate_at(scale: Scale, request: Request, begin: Begin) -> Result:
     """Run them at a given scale."""
-    wanted = cells.every(scale)
-    runs = carried_out(wanted, scale, request.workers, begin, f"replicating {PAPER}, simulations")
+    runs = carried_out(cells.every(scale), scale, request, begin)
     result = Result(PAPER, TITLES[PAPER], _configuration(scale, request))
     shares.report(result)
     figures.report(scale, runs, result)

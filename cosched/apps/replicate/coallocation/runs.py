@@ -5,14 +5,17 @@ from typing import Final
 
 import numpy as np
 
+from cosched.apps.replicate.cells import each_once
 from cosched.apps.replicate.coallocation.setup import Cell, Measured, Scale, lengths_of, measured
 from cosched.apps.replicate.coallocation.shares import GROUPS, Kind
-from cosched.apps.replicate.pool import Begin, Call, carry_out
+from cosched.apps.replicate.papers import Request
+from cosched.apps.replicate.pool import Begin, Call
 from cosched.metrics.intervals import Floats, Interval, of_replications
 from cosched.metrics.sequential import BATCHES, Estimate
 
 Chosen = Callable[[Kind], bool]
 ALL: Final = "all"
+RESPONSE: Final = "mean response time (s)"
 _NOTHING: Final = Estimate(np.nan, np.zeros(BATCHES), BATCHES - 1)
 
 
@@ -96,11 +99,10 @@ class Runs:
         return of_replications(one.explained(cell, value) - one.explained(cell, less))
 
 
-def carried_out(cells: Iterable[Cell], scale: Scale, workers: int, begin: Begin, what: str) -> Runs:
+def carried_out(cells: Iterable[Cell], scale: Scale, request: Request, begin: Begin) -> Runs:
     """Simulate each of these cells once."""
-    wanted = list(dict.fromkeys(cells))
-    calls = [Call(measured, (cell, lengths_of(cell, scale)), _guess(cell)) for cell in wanted]
-    return Runs(dict(zip(wanted, carry_out(calls, workers, begin, what), strict=True)))
+    calls = {cell: Call(measured, (cell, lengths_of(cell, scale)), _guess(cell)) for cell in cells}
+    return Runs(each_once(calls, request, begin))
 
 
 def _guess(cell: Cell) -> float:

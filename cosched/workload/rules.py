@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
-from typing import Final, NamedTuple, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 import numpy as np
@@ -215,6 +215,28 @@ class Workload:
             crossing_ppm=_those(self.crossing_ppm, rows),
             **{name: getattr(self, name)[rows] for name in columns},
         )
+
+
+def workload_of(
+    name: str,
+    procs_total: int,
+    submit_us: Times,
+    run_us: Times,
+    procs: NDArray[np.int64],
+    estimate_us: Times | None = None,
+    *,
+    job_id: NDArray[np.int64] | None = None,
+    **more: Any,
+) -> Workload:
+    """Jobs that are known without a log: of users that are not known, and that request what they estimate.
+
+    Without ``job_id`` they are numbered from 1; without ``estimate_us`` they know how long they run.
+    """
+    count = len(submit_us)
+    numbers = np.arange(1, count + 1) if job_id is None else job_id
+    told_us = run_us if estimate_us is None else estimate_us
+    user, timed_out = np.full(count, -1, np.int64), np.zeros(count, np.bool_)
+    return Workload(name, procs_total, numbers, submit_us, run_us, procs, told_us, told_us, user, timed_out, **more)
 
 
 def _those(values: Sequence[T], rows: Rows) -> list[T]:

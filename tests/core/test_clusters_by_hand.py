@@ -12,7 +12,7 @@ from cosched.model.coscheduling import Mode
 from cosched.model.job import Job
 from cosched.model.node import Node
 from cosched.model.width import Components, Flexible, Range
-from cosched.workload.rules import Workload
+from cosched.workload.rules import Workload, workload_of
 from space_scheduler.machine.events import Boundary, JobSubmitted, NodeDrained, NodeJoined
 from space_scheduler.machine.instructions import Start
 from space_scheduler.machine.record import Infeasible
@@ -38,13 +38,9 @@ def site(*sizes: int, between: Between | None = None, sharing: Sharing | None = 
 
 
 def workload(rows: Sequence[Row], shapes: Sequence[Shape] | None = None) -> Workload:
-    count = len(rows)
     submit, run_us, procs = np.array([(at * S, for_s * S, sum(parts)) for at, for_s, parts in rows], np.int64).T
     divided = shapes or [Components(parts) if len(parts) > 1 else None for _, _, parts in rows]
-    return Workload(
-        "by hand", int(procs.sum()), np.arange(1, count + 1), submit, run_us, procs, run_us, run_us,
-        np.zeros(count, np.int64), np.zeros(count, np.bool_), divided=divided,
-    )  # fmt: skip
+    return workload_of("by hand", int(procs.sum()), submit, run_us, procs, divided=divided)
 
 
 def run(policy: Policy, where: Site, *rows: Row, shapes: Sequence[Shape] | None = None) -> Outcome:

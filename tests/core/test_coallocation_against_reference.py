@@ -21,7 +21,7 @@ from reference.world import Rule
 from cosched.model.components import Between
 from cosched.model.node import Node
 from cosched.model.width import Components, Flexible
-from cosched.workload.rules import AtLimit, Workload
+from cosched.workload.rules import AtLimit, Workload, workload_of
 from space_scheduler.plugins import resolve
 from space_scheduler.policy.interface import Policy
 from space_scheduler.policy.presets import compose
@@ -84,20 +84,9 @@ def workload(made: Load) -> Workload:
     def column(values: list[int]) -> np.ndarray:
         return np.array(values, np.int64)
 
-    estimate = column([row.estimate for row in made.rows])
-    return Workload(
-        name="made",
-        procs_total=sum(made.sizes),
-        job_id=column(list(range(len(made.rows)))),
-        submit_us=column([row.submit for row in made.rows]),
-        run_us=column([row.run for row in made.rows]),
-        procs=column([row.size for row in made.rows]),
-        estimate_us=estimate,
-        request_us=estimate,
-        user=column([-1] * len(made.rows)),
-        timed_out=np.zeros(len(made.rows), np.bool_),
-        divided=[divided(row) for row in made.rows],
-    )
+    columns = ([getattr(row, name) for row in made.rows] for name in ("submit", "run", "size", "estimate"))
+    numbers, shapes = np.arange(len(made.rows)), [divided(row) for row in made.rows]
+    return workload_of("made", sum(made.sizes), *map(column, columns), job_id=numbers, divided=shapes)
 
 
 def on_clusters(placed: Iterable[tuple[str | int, int]]) -> Counter[str]:

@@ -16,7 +16,7 @@ from reference import equipartition, folding, shapes
 from reference.shaped import Change, Job, Outcome
 
 from cosched.model.width import Range
-from cosched.workload.rules import Ask, AtLimit, Shaped, Workload
+from cosched.workload.rules import Ask, AtLimit, Shaped, Workload, workload_of
 from space_scheduler.plugins import resolve
 from space_scheduler.simulator.host import Outcome as Simulated
 from space_scheduler.simulator.host import simulate
@@ -89,23 +89,8 @@ def workload(load: shapes.Load) -> tuple[Workload, list[int]]:
         speed = shape.speed(procs)
         columns.append((job.number, job.submit, -(-job.work // speed), procs, -(-estimate // speed)))
     number, submit, run, procs_of, estimates = (np.array(column, np.int64) for column in zip(*columns, strict=True))
-    nobody = np.full(len(rows), -1, np.int64)
-    return (
-        Workload(
-            "made",
-            load.cpus,
-            number,
-            submit,
-            run,
-            procs_of,
-            estimates,
-            estimates,
-            nobody,
-            np.zeros(len(rows), np.bool_),
-            shapes=shaped,
-        ),
-        number.tolist(),
-    )
+    made = workload_of("made", load.cpus, submit, run, procs_of, estimates, job_id=number, shapes=shaped)
+    return made, number.tolist()
 
 
 def outcomes(simulated: Simulated, numbers: list[int]) -> dict[int, Outcome]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from cosched.workload.rules import Workload
+from cosched.workload.rules import Workload, workload_of
 
 SECOND = 1_000_000
 
@@ -34,18 +34,8 @@ def workload(procs_total: int, jobs: Sequence[J], tick_us: int = SECOND) -> Work
 
     estimate_us = column([job.estimate for job in jobs], tick_us)
     run_us = column([job.estimate if job.run is None else job.run for job in jobs], tick_us)
-    return Workload(
-        name="small",
-        procs_total=procs_total,
-        job_id=column(list(range(len(jobs)))),
-        submit_us=column([job.submit for job in jobs], tick_us),
-        run_us=run_us,
-        procs=column([job.procs for job in jobs]),
-        estimate_us=estimate_us,
-        request_us=estimate_us,
-        user=column([-1] * len(jobs)),
-        timed_out=np.zeros(len(jobs), np.bool_),
-    )
+    submit_us, procs = column([job.submit for job in jobs], tick_us), column([job.procs for job in jobs])
+    return workload_of("small", procs_total, submit_us, run_us, procs, estimate_us, job_id=np.arange(len(jobs)))
 
 
 def story(load: Workload) -> str:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cosched.model.components import Between, Dividing, Partition
 from cosched.model.coscheduling import Mode
 from cosched.model.node import Node
-from cosched.workload.rules import Workload
+from cosched.workload.rules import Workload, workload_of
 from space_scheduler.machine.events import Boundary, Event, JobEnded, JobSubmitted, NodeJoined
 from space_scheduler.machine.instructions import Instruction, Start
 from space_scheduler.machine.state import SchedulerState
@@ -36,7 +36,7 @@ def site_of(sizes: Sequence[int], desks: int, cost_ppm: int) -> Site:
     return Site(nodes, sharing=None, between=Between({"": cost_ppm}) if cost_ppm else None)
 
 
-def workload_of(seed: int, sizes: Sequence[int], partition: Partition, jobs: int = 25) -> Workload:
+def drawn_load(seed: int, sizes: Sequence[int], partition: Partition, jobs: int = 25) -> Workload:
     chance = Random(seed)
     most = min(chance.randint(1, 4), len(sizes))
     narrow = sorted(sizes)[-most:]  # whoever is divided evenly over these fits
@@ -46,10 +46,7 @@ def workload_of(seed: int, sizes: Sequence[int], partition: Partition, jobs: int
     submit = np.cumsum([chance.choice((0, 0, 1, 3)) for _ in range(jobs)]).astype(np.int64) * 1_000_000
     run = np.array([chance.randint(1, 12) for _ in range(jobs)], np.int64) * 1_000_000
     width = np.array(procs, np.int64)
-    return Workload(
-        "drawn", sum(sizes), np.arange(1, jobs + 1), submit, run, width, run, run, np.zeros(jobs, np.int64),
-        np.zeros(jobs, np.bool_), divided=divided,
-    )  # fmt: skip
+    return workload_of("drawn", sum(sizes), submit, run, width, divided=divided)
 
 
 class Watch:
@@ -111,7 +108,7 @@ def test_worst_fit_and_the_bound_on_jumps(
     seed: int, sizes: list[int], desks: int, partition: Partition, cost_ppm: int, jumps: int
 ) -> None:
     site, policy = site_of(sizes, desks, cost_ppm), resolve(f"coalloc-fpfs({jumps})")
-    load = fitting(workload_of(seed, sizes, partition), [policy], site)
+    load = fitting(drawn_load(seed, sizes, partition), [policy], site)
     watch = Watch(site)
     simulate(load, policy, site=site, observer=watch, validate=True)
     assert not watch.held
@@ -141,7 +138,7 @@ def test_in_every_selection(
 ) -> None:
     policy = compose("fcfs", select, place)
     site = site_of(sizes, desks, cost_ppm)
-    load = fitting(workload_of(seed, sizes, partition), [policy], site)
+    load = fitting(drawn_load(seed, sizes, partition), [policy], site)
     watch = Watch(site)
     watch.by_worst_fit = policy == EASY and partition is not Partition.NEAR
     outcome = simulate(load, policy, site=site, observer=watch, validate=True)
@@ -161,7 +158,7 @@ def test_in_every_selection(
 def test_a_restored_machine_goes_on_alike(name: str, sharing: Sharing | None, seed: int, partition: Partition) -> None:
     """A core that is written down and restored between any two events decides as one that was not."""
     policy, site = resolve(name), site_of((5, 4, 4), 2, 250_000)._replace(sharing=sharing)
-    load = fitting(workload_of(seed, (5, 4, 4), partition), [policy], site)
+    load = fitting(drawn_load(seed, (5, 4, 4), partition), [policy], site)
     told: list[tuple[int, Event]] = []
     simulate(load, policy, site=site, observer=lambda now_us, event, _: told.append((now_us, event)))
     rules = site_rules(policy, site)
@@ -174,7 +171,7 @@ def test_a_restored_machine_goes_on_alike(name: str, sharing: Sharing | None, se
 
 
 def test_one_cluster_is_a_machine_as_any() -> None:
-    load = workload_of(3, (9,), Partition.RANDOM, 60)
+    load = drawn_load(3, (9,), Partition.RANDOM, 60)
     one = simulate(load, resolve("coalloc-fpfs(2)"), site=site_of((9,), 20, 0))
     counted = simulate(load, compose("fcfs", "fpfs(2)"))
     assert (one.start_us == counted.start_us).all()

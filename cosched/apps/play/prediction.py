@@ -24,7 +24,7 @@ from cosched.model.time import US_PER_S
 from cosched.report.table import Table
 from cosched.wire.api import NodeDoc
 from cosched.workload import shapes, speedups
-from cosched.workload.rules import Tasks, Times, Workload
+from cosched.workload.rules import Tasks, Times, Workload, workload_of
 from cosched.workload.schedule import Schedule
 from space_scheduler.plugins import resolve
 from space_scheduler.progress import Sharing
@@ -134,19 +134,13 @@ def _workload(ran: Sequence[_Ran], procs: int, speed_up: str) -> Workload:
     """The jobs as they were submitted, numbered from 1, with the run times that were planned."""
     count = len(ran)
     first_s = min(_submitted_s(each) for each in ran)
-    zeros = np.zeros(count, np.int64)
-    limit_us = np.array([round(each.seen.limit_s * US_PER_S) for each in ran], np.int64)
-    load = Workload(
+    load = workload_of(
         "as it was submitted",
         procs,
-        np.arange(1, count + 1),
         np.array([round((_submitted_s(each) - first_s) * US_PER_S) for each in ran], np.int64),
         np.array([each.planned.run_us for each in ran], np.int64),
         np.array([each.planned.tasks for each in ran], np.int64),
-        limit_us,
-        limit_us,
-        zeros,
-        zeros.astype(bool),
+        np.array([round(each.seen.limit_s * US_PER_S) for each in ran], np.int64),
         tasks=Tasks(
             np.array([each.planned.submission.memory_bytes or 0 for each in ran], np.int64),
             np.full(count, 1000, np.int64),

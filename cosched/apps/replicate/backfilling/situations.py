@@ -18,7 +18,7 @@ from cosched.apps.replicate.claims import Measured, Predicate, Region, judge, ju
 from cosched.apps.replicate.result import Result
 from cosched.model.time import US_PER_S
 from cosched.report.table import Table
-from cosched.workload.rules import Workload
+from cosched.workload.rules import Workload, workload_of
 from cosched.workload.schedule import Schedule
 from space_scheduler.plugins import resolve
 from space_scheduler.simulator.host import simulate
@@ -111,21 +111,10 @@ FIG_8_LONG: Final = Predicate(
 
 def workload(pieces: tuple[Piece, ...]) -> Workload:
     """The situation as a workload; job numbers count from 1 in the order of the pieces."""
-    count = len(pieces)
     estimate_us = np.array([piece.estimate_s for piece in pieces], np.int64) * US_PER_S
     run_us = np.array([piece.run_s or piece.estimate_s for piece in pieces], np.int64) * US_PER_S
-    return Workload(
-        name="situation",
-        procs_total=PROCS,
-        job_id=np.arange(1, count + 1),
-        submit_us=np.zeros(count, np.int64),
-        run_us=run_us,
-        procs=np.array([piece.procs for piece in pieces], np.int64),
-        estimate_us=estimate_us,
-        request_us=estimate_us,
-        user=np.full(count, -1, np.int64),
-        timed_out=np.zeros(count, np.bool_),
-    )
+    procs = np.array([piece.procs for piece in pieces], np.int64)
+    return workload_of("situation", PROCS, np.zeros(len(pieces), np.int64), run_us, procs, estimate_us)
 
 
 def play(pieces: tuple[Piece, ...], policy: str, select: str | None = None) -> Schedule:

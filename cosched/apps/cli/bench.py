@@ -16,8 +16,8 @@ from cosched.apps.cli.bench_memory import shown as memory_shown
 from cosched.apps.cli.bench_mixed import mixed
 from cosched.apps.cli.bench_mixed import shown as mixed_shown
 from cosched.apps.cli.bench_model import model
-from cosched.apps.cli.shared.campaign import not_run, told, tries_option
-from cosched.apps.cli.shared.values import some_of, whole_number, within
+from cosched.apps.cli.shared.campaign import modes_option, not_run, seconds_option, told, tries_option
+from cosched.apps.cli.shared.values import whole_number
 from cosched.apps.cli.shared.verb import say, service
 from cosched.apps.experiments import testbed
 from cosched.apps.experiments.contract import RUNS as CONTRACT_RUNS
@@ -27,7 +27,7 @@ from cosched.apps.experiments.matrix import COMPANIES, MODES, WORKS, Run, judged
 from cosched.apps.experiments.memory import MemoryRun
 from cosched.apps.experiments.mixed import RUNS as MIXED_RUNS
 from cosched.apps.experiments.mixed import MixedRun
-from cosched.apps.experiments.results import document, misses, plot, table
+from cosched.apps.experiments.results import misses, plot, table
 from cosched.apps.experiments.run_log import RunLog, writable
 from cosched.client.client import Client
 from cosched.config.units import duration_us
@@ -53,26 +53,12 @@ for _command in (contract, memory, mixed, model):
 
 
 @command.command("coscheduling")
-@click.option(
-    "--modes",
-    default=",".join(MODES),
-    callback=some_of(*MODES),
-    show_default=True,
-    metavar="LIST",
-    help="Modes to compare.",
-)
+@modes_option(*MODES, told="Modes to compare.")
 @click.option("--works", default="", metavar="LIST", help="Only jobs whose names have one of these words in them.")
 @click.option("--beside", default="", metavar="LIST", help="Only company whose name has one of these words in it.")
 @click.option("--rounds", default="5", callback=whole_number(1, 1000), show_default=True, help="Runs of each cell.")
 @tries_option
-@click.option(
-    "--seconds",
-    type=float,
-    default=2.0,
-    callback=within(0.1, 600),
-    show_default=True,
-    help="Seconds of computing in a run's measured part.",
-)
+@seconds_option(2.0, "Seconds of computing in a run's measured part.", least=0.1)
 @click.option(
     "--clock-shift",
     default="0ms",
@@ -163,7 +149,7 @@ def _shown(kept: RunLog[Run], refused: Mapping[str, str], out: Path | None) -> i
         [kept.noted(table(cells)), *not_run(refused), *(f"missed by ccs: {line}" for line in missed)],
         out,
         "coscheduling.json",
-        lambda: document(cells, refused, kept.hows),
+        lambda: kept.document(cells, refused=dict(refused)),
         partial(plot, cells),
     )
     return 1 if missed else 0

@@ -8,8 +8,8 @@ from statistics import median
 
 import click
 
-from cosched.apps.cli.shared.campaign import not_run, told, tries_option
-from cosched.apps.cli.shared.values import numbers_in, some_of, whole_number, within
+from cosched.apps.cli.shared.campaign import modes_option, not_run, seconds_option, told, tries_option
+from cosched.apps.cli.shared.values import numbers_in, whole_number
 from cosched.apps.cli.shared.verb import say, service
 from cosched.apps.experiments.contract import (
     CALLS,
@@ -22,7 +22,7 @@ from cosched.apps.experiments.contract import (
     Reaction,
     reactions,
 )
-from cosched.apps.experiments.contract_results import by_cell, cells, disturbed, document, plot, table
+from cosched.apps.experiments.contract_results import by_cell, cells, disturbed, plot, table
 from cosched.apps.experiments.matrix import MODES
 from cosched.apps.experiments.run_log import RunLog
 from cosched.apps.experiments.site import LabDesk, Site, ThisDesk
@@ -38,14 +38,7 @@ _MOST_TASKS = 8
 
 
 @click.command("contract")
-@click.option(
-    "--modes",
-    default="none",
-    callback=some_of(*_MODES),
-    show_default=True,
-    metavar="LIST",
-    help=f"Of {', '.join(_MODES)}.",
-)
+@modes_option(*_MODES, default="none", told=f"Of {', '.join(_MODES)}.")
 @click.option("--tasks", default="1,2,4", show_default=True, metavar="LIST", help="Computing tasks beside the owner.")
 @click.option("--talking", is_flag=True, help="Two of the tasks are a job that waits for each other's messages.")
 @click.option("--decoys/--no-decoys", default=True, show_default=True, help="Whether the lab's node has decoys.")
@@ -57,14 +50,7 @@ _MOST_TASKS = 8
 )
 @click.option("--rounds", default="4", callback=whole_number(1, 1000), show_default=True, help="Runs of each cell.")
 @tries_option
-@click.option(
-    "--seconds",
-    type=float,
-    default=8.0,
-    callback=within(1, 600),
-    show_default=True,
-    help="How long a run measures.",
-)
+@seconds_option(8.0)
 @click.option(
     "--reactions",
     "times",
@@ -164,7 +150,7 @@ def shown(
         [*tables, *map(_uncounted, disturbed(kept.campaigns)), *reactions, *not_run(refused)],
         out,
         "contract.json",
-        lambda: document(found, reacted, refused, kept.hows),
+        lambda: kept.document(found, reactions=[each._asdict() for each in reacted], refused=dict(refused)),
         partial(plot, found),
     )
     return 1 if not (found or reacted) or any(cell.misses for cell in found) else 0

@@ -7,12 +7,12 @@ from typing import Final
 
 import click
 
-from cosched.apps.cli.shared.campaign import told
-from cosched.apps.cli.shared.values import whole_number, within
+from cosched.apps.cli.shared.campaign import seconds_option, told
+from cosched.apps.cli.shared.values import whole_number
 from cosched.apps.cli.shared.verb import say
 from cosched.apps.experiments.desk_under_load import Desk
 from cosched.apps.experiments.memory import NODE_BYTES, MemoryExperiment, MemoryRun, place, swap_bytes
-from cosched.apps.experiments.memory_results import cells, document, table, verdict
+from cosched.apps.experiments.memory_results import cells, table, verdict
 from cosched.apps.experiments.run_log import RunLog
 from cosched.apps.experiments.site import LabDesk
 from cosched.apps.lab.lab import Lab
@@ -24,14 +24,7 @@ RUNS: Final = "memory-runs"
 
 @click.command("memory")
 @click.option("--rounds", default="3", callback=whole_number(1, 1000), show_default=True, help="Runs of each desk.")
-@click.option(
-    "--seconds",
-    type=float,
-    default=15.0,
-    callback=within(1, 600),
-    show_default=True,
-    help="How long a run measures.",
-)
+@seconds_option(15.0)
 @click.option(
     "--swap",
     default="0",
@@ -70,10 +63,8 @@ def memory(rounds: int, seconds: float, swap: str, out: Path | None, add: bool) 
 def shown(kept: RunLog[MemoryRun], out: Path | None) -> int:
     """Print the table and verdicts, write the file; the command's exit status."""
     found = cells(list(chain.from_iterable(kept.campaigns)))
-    problems = {swap: verdict(found, swap=swap) for swap in sorted({cell.swap for cell in found})}
-    lines = (
-        f"{'with' if swap else 'without'} swap: {problem or 'the owner loses no more than alone'}"
-        for swap, problem in problems.items()
-    )
-    told([kept.noted(table(found)), *lines], out, "memory.json", lambda: document(found, kept.hows))
+    swaps = sorted({cell.swap for cell in found})
+    problems = {("with" if swap else "without") + " swap": verdict(found, swap=swap) for swap in swaps}
+    lines = (f"{swap}: {problem or 'the owner loses no more than alone'}" for swap, problem in problems.items())
+    told([kept.noted(table(found)), *lines], out, "memory.json", lambda: kept.document(found, missed=problems))
     return 1 if any(problems.values()) else 0

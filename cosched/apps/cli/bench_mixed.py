@@ -7,41 +7,27 @@ from pathlib import Path
 
 import click
 
-from cosched.apps.cli.shared.campaign import not_run, told, tries_option
-from cosched.apps.cli.shared.values import numbers_in, some_of, whole_number, within
+from cosched.apps.cli.shared.campaign import modes_option, not_run, seconds_option, told, tries_option
+from cosched.apps.cli.shared.values import numbers_in, whole_number
 from cosched.apps.cli.shared.verb import say, service
 from cosched.apps.experiments import testbed
 from cosched.apps.experiments.corun import PLAIN
 from cosched.apps.experiments.matrix import MODES
 from cosched.apps.experiments.mixed import MIX, RUNS, Experiment, MixedRun, MixedRuns, judged
-from cosched.apps.experiments.mixed_results import document, misses, plot, table
+from cosched.apps.experiments.mixed_results import misses, plot, table
 from cosched.apps.experiments.run_log import RunLog
 from cosched.errors import BadInput
 
 
 @click.command("mixed")
-@click.option(
-    "--modes",
-    default=",".join(MODES),
-    show_default=True,
-    metavar="LIST",
-    callback=some_of(*MODES),
-    help="Modes, plain among them.",
-)
+@modes_option(*MODES, told="Modes, plain among them.")
 @click.option("--desks", default="0,1,2", show_default=True, metavar="LIST", help="How many desks have their owners.")
 @click.option(
     "--receive", type=click.Choice(["poll", "yield"]), default="poll", show_default=True, help="How MPI waits."
 )
 @click.option("--rounds", default="3", callback=whole_number(1, 1000), show_default=True, help="Runs of each cell.")
 @tries_option
-@click.option(
-    "--seconds",
-    type=float,
-    default=15.0,
-    callback=within(1, 600),
-    show_default=True,
-    help="How long a run measures.",
-)
+@seconds_option(15.0)
 @click.option("--out", type=click.Path(path_type=Path), help="Directory for the runs, JSON and the plot.")
 @click.option("--add", is_flag=True, help="Add to the runs that --out has of earlier calls.")
 @service
@@ -92,7 +78,7 @@ def shown(kept: RunLog[MixedRun], refused: Mapping[str, str], out: Path | None) 
         [kept.noted(table(cells)), *not_run(refused), *(f"missed by ccs: {line}" for line in missed)],
         out,
         "mixed.json",
-        lambda: document(cells, refused, kept.hows),
+        lambda: kept.document(cells, refused=dict(refused)),
         partial(plot, cells),
     )
     return 1 if missed or not cells or (refused and not any(cell.mode == "ccs" for cell in cells)) else 0

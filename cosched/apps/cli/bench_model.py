@@ -8,8 +8,8 @@ from typing import Final
 import click
 import msgspec
 
-from cosched.apps.cli.shared.campaign import told
-from cosched.apps.cli.shared.values import some_of, whole_number
+from cosched.apps.cli.shared.campaign import modes_option, told
+from cosched.apps.cli.shared.values import whole_number
 from cosched.apps.cli.shared.verb import json_text, say
 from cosched.apps.experiments import testbed
 from cosched.apps.experiments.model import LEVEL, SHAPES, Ran, Series
@@ -26,14 +26,7 @@ RUNS: Final = "model-runs"
 
 
 @click.command("model")
-@click.option(
-    "--modes",
-    default="none,ccs",
-    callback=some_of(*Mode),
-    show_default=True,
-    metavar="LIST",
-    help="Coscheduling modes.",
-)
+@modes_option(*Mode, default="none,ccs")
 @click.option("--policy", default="normal", show_default=True, help="Of the service, and of the simulation.")
 @click.option("--series", default="4", callback=whole_number(0, 1000), show_default=True, help="A dozen jobs each.")
 @click.option("--coefficients", "costs", type=click.Path(path_type=Path), help="Of 'cosched calibrate'.")

@@ -7,9 +7,9 @@ from typing import Final
 
 import click
 
-from cosched.apps.cli.shared.campaign import not_run
+from cosched.apps.cli.shared.campaign import modes_option, not_run, seconds_option
 from cosched.apps.cli.shared.link_costs import link_costs
-from cosched.apps.cli.shared.values import some_of, whole_number, within
+from cosched.apps.cli.shared.values import some_of, whole_number
 from cosched.apps.cli.shared.verb import echo, json_text, say, service
 from cosched.apps.experiments import testbed
 from cosched.apps.experiments.calibrate import (
@@ -47,23 +47,9 @@ def _delays(_ctx: click.Context, param: click.Parameter, text: str) -> list[int]
 
 
 @click.command("calibrate")
-@click.option(
-    "--modes",
-    default=",".join(Mode),
-    callback=some_of(*Mode),
-    show_default=True,
-    metavar="LIST",
-    help="Coscheduling modes.",
-)
+@modes_option(*Mode)
 @click.option("--rounds", default="3", callback=whole_number(0, 1000), show_default=True, help="Runs of each mix.")
-@click.option(
-    "--seconds",
-    type=float,
-    default=5.0,
-    callback=within(1, 600),
-    show_default=True,
-    help="How long each job is measured.",
-)
+@seconds_option(5.0, "How long each job is measured.")
 @click.option(
     "--beside",
     default=f"{_JOBS},{_OWNERS}",

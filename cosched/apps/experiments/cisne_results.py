@@ -9,16 +9,15 @@ import numpy as np
 from cosched.apps.experiments import cisne_pairs
 from cosched.apps.experiments.cisne_trial import COSCHEDULING as COSCHEDULING_LAB
 from cosched.apps.experiments.cisne_trial import RealJob, Trial
+from cosched.apps.experiments.trials import result_of
 from cosched.apps.replicate import claims as judging
 from cosched.apps.replicate.cisne import claims, figures, setup, tables
 from cosched.apps.replicate.cisne.claims import Compared
 from cosched.apps.replicate.cisne.setup import POLICIES, WORKLOADS, Measured
 from cosched.apps.replicate.claims import Claim, Premise, Region
-from cosched.apps.replicate.paired import relative_difference
-from cosched.apps.replicate.papers import TITLES
+from cosched.apps.replicate.paired import over_common_seeds
 from cosched.apps.replicate.result import Plot, Result
-from cosched.errors import Failed
-from cosched.metrics.intervals import Interval, of_replications
+from cosched.metrics.intervals import of_replications
 from cosched.model.coscheduling import Mode
 from cosched.report.table import Table
 
@@ -60,9 +59,7 @@ def judged(
 
     Raises :class:`Failed` where there is no trial.
     """
-    if not trials:
-        raise Failed("no trial was made" + "".join(f"; {what}: {why}" for what, why in refused.items()))
-    result = Result("cisne", f"{TITLES['cisne']} (real runs)", {"real": True, "hows": list(hows)})
+    result = result_of("cisne", trials, hows, refused)
     result.tables["jobs"] = _jobs(trials)
     trials = _of_now(trials)
     _modes([each for each in trials if each.experiment == COSCHEDULING], result)
@@ -72,6 +69,11 @@ def judged(
     for name in dict.fromkeys(each.experiment for each in trials):
         result.notes.append(_distortion(name, [each for each in trials if each.experiment == name]))
     return result
+
+
+def sentence(trial: Trial) -> str:
+    """A trial in a few words."""
+    return f"turnaround {trial.measured.turnaround_s:.1f} s, makespan {trial.measured.makespan_s:.1f} s"
 
 
 def _of_now(trials: Sequence[Trial]) -> list[Trial]:
@@ -106,10 +108,10 @@ def _modes(trials: Sequence[Trial], result: Result) -> None:
             found = _values(trials, "execution_s", case.policy, case.workload, mode)
             if found:
                 own = of_replications(list(found.values()))
-                against = _against(found, base)
+                against = over_common_seeds(found, base)
                 three = (None, None, None) if against is None else (against.mean, against.low, against.high)
                 times.add(case.workload, case.policy, mode, len(found), own.mean, own.low, own.high, *three)
-        ccs = _against(_values(trials, "execution_s", case.policy, case.workload, Mode.CCS), base)
+        ccs = over_common_seeds(_values(trials, "execution_s", case.policy, case.workload, Mode.CCS), base)
         name = f"{case.policy}, {case.workload}"
         cases = {} if ccs is None else {name: ccs}
         load = _load(trials, case.workload)
@@ -137,7 +139,7 @@ def _policies(trials: Sequence[Trial], result: Result) -> None:
     for compared in claims.COMPARED:
         result.claims.append(_compared(trials, compared))
     dit, sit = (_values(trials, "makespan_s", "uniform-hard", load, Mode.CCS) for load in ("DIT", "SIT"))
-    same = _against(dit, sit)
+    same = over_common_seeds(dit, sit)
     result.claims.append(
         judging.cannot_judge(claims.MAKESPAN_HARD, "no case to judge")
         if same is None
@@ -156,7 +158,7 @@ def _compared(trials: Sequence[Trial], compared: Compared) -> Claim:
     cases = {}
     for load, (policy, base) in product(fit or loads, pairs):
         ours, others = (_values(trials, what, each, load, Mode.CCS) for each in (policy, base))
-        if (found := _against(ours, others)) is not None:
+        if (found := over_common_seeds(ours, others)) is not None:
             cases[f"{policy} against {base}, {load}"] = found
     left_out = [f"left out: {each}" for load, each in premises.items() if fit and load not in fit]
     made = judging.judge_every(claim, cases, "; ".join(left_out))
@@ -210,14 +212,6 @@ def _values(trials: Sequence[Trial], what: str, policy: str, load: str, mode: st
         for each in trials
         if (each.policy, each.workload, each.mode) == (policy, load, mode)
     }
-
-
-def _against(ours: Mapping[int, float], base: Mapping[int, float]) -> Interval | None:
-    """The relative difference over the seeds that both were run with; None without any."""
-    both = sorted(ours.keys() & base.keys())
-    if not both:
-        return None
-    return relative_difference([ours[seed] for seed in both], [base[seed] for seed in both])
 
 
 def _jobs(trials: Sequence[Trial]) -> Table:

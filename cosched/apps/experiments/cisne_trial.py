@@ -6,27 +6,24 @@ lab before (:func:`rates`); what starting a job costs is part of its time alone,
 """
 
 import json
-import os
-import shlex
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
 
+from cosched.apps.experiments import trials
 from cosched.apps.experiments.interference import InterferenceWatch
-from cosched.apps.experiments.jobs import ENDED, Cannot, Jobs, why
+from cosched.apps.experiments.jobs import Jobs, moment_s, program
+from cosched.apps.experiments.trials import Planned, Say, TrialRecord
 from cosched.apps.lab.lab import Lab
 from cosched.apps.replicate.cisne import setup
 from cosched.client.client import Client
-from cosched.model.job import JobState
 from cosched.wire.api import JobDoc
 from cosched.workload.generators.cisne import PROGRAMS, SIZES
 from cosched.workload.log import Field
 
-Say = Callable[[str], None]
 #: Jobs have so many times the paper's memory, and what a node leaves them is as many times that of the paper's nodes
 #: without an owner: a rank of Python with MPI needs at least so much. A lab's contract leaves half of a node, whoever
 #: is there.
@@ -87,7 +84,7 @@ class RealJob(msgspec.Struct, frozen=True):
     nodes: list[str]
 
 
-class Trial(msgspec.Struct, frozen=True):
+class Trial(TrialRecord, frozen=True):
     """A workload as it ran. ``steal`` and ``others``: what was taken of the machine meanwhile; ``took_s``: all of it;
     ``in_force``: for which share of it the contract was in force at desks with a user (None: not known).
 
@@ -111,13 +108,18 @@ class Trial(msgspec.Struct, frozen=True):
     ratio: float | None = None
 
     @property
+    def planned(self) -> Planned:
+        """See :class:`TrialRecord`."""
+        return Planned(self.experiment, self.seed, (self.policy, self.mode, self.workload))
+
+    @property
     def arrivals(self) -> float:
         """Mean time between arrivals over mean execution time."""
         return EARLIER[self.workload] if self.ratio is None else self.ratio
 
     @property
     def is_current(self) -> bool:
-        """Whether its workload is that of now."""
+        """See :class:`TrialRecord`."""
         return self.arrivals == setup.WORKLOADS[self.workload]
 
     @property
@@ -132,9 +134,11 @@ class Trial(msgspec.Struct, frozen=True):
 
 def lab(cluster: Cluster, say: Say, *, policy: str = "normal", mode: str = "none", users: int | None = None) -> Lab:
     """The experiment's lab. Raises :class:`Cannot` where this machine has no control groups for it."""
-    made = Lab.up(
+    return trials.lab(
+        "cisne",
         cluster.nodes,
-        name=f"cisne-{os.getpid()}",
+        say,
+        "shares of a CPU",
         memory_bytes=round(LEFT_BYTES / setup.CONTRACT.memory_ratio),
         policy=policy,
         users=cluster.users if users is None else users,
@@ -142,12 +146,7 @@ def lab(cluster: Cluster, say: Say, *, policy: str = "normal", mode: str = "none
         pin=cluster.pin,
         mpl=setup.MPL,
         coscheduling=mode,
-        say=say,
     )
-    if made.tier != 1:
-        made.down()
-        raise Cannot(f"shares of a CPU need control groups, a lab of tier 1: {made.why}")
-    return made
 
 
 def rates(cluster: Cluster, say: Say) -> dict[str, tuple[float, float]]:
@@ -155,15 +154,15 @@ def rates(cluster: Cluster, say: Say) -> dict[str, tuple[float, float]]:
     found = {}
     with lab(cluster, say, users=0) as up, up.client() as client:
         jobs = Jobs(client)
-        for program in PROGRAMS:
+        for each in PROGRAMS:
             for tasks in cluster.widths:
-                script = _script(program.name, cluster.size, "--seconds", f"{_RATED_S:g}")
+                script = _script(each.name, cluster.size, "--seconds", f"{_RATED_S:g}")
                 job = jobs.finish(jobs.submit(script, "none", tasks))
                 told = json.loads(jobs.output(job.job_id).splitlines()[-1])
                 assert job.run_s is not None
                 rate, start_s = told["iterations"] / told["seconds"], job.run_s - told["seconds"]
-                found[f"{program.name} {tasks}"] = rate, max(0.0, start_s)
-                say(f"alone: {program.name}, {tasks} tasks: {rate:.2f} iterations a second, {start_s:.1f} s to start")
+                found[f"{each.name} {tasks}"] = rate, max(0.0, start_s)
+                say(f"alone: {each.name}, {tasks} tasks: {rate:.2f} iterations a second, {start_s:.1f} s to start")
     return found
 
 
@@ -182,13 +181,13 @@ def run(
     with lab(cluster, say, policy=policy, mode=mode) as up, up.client() as client:
         watch = InterferenceWatch(up.name, say, tries=1)
         ended, taken = watch.run(lambda: _carried_out(client, mode, wanted), f"{workload} {policy} {mode} {seed}")
-    first_s = min(_at_s(job.submit_time) for job in ended)
+    first_s = min(moment_s(job.submit_time) for job in ended)
     jobs = [
         msgspec.structs.replace(
             want.job,
-            submit_s=round(_at_s(job.submit_time) - first_s, 3),
-            start_s=round(_at_s(job.start_time) - first_s, 3),
-            end_s=round(_at_s(job.end_time) - first_s, 3),
+            submit_s=round(moment_s(job.submit_time) - first_s, 3),
+            start_s=round(moment_s(job.start_time) - first_s, 3),
+            end_s=round(moment_s(job.end_time) - first_s, 3),
             nodes=[share.name for share in job.nodes],
         )
         for want, job in zip(wanted, ended, strict=True)
@@ -216,11 +215,11 @@ def _jobs(cluster: Cluster, ratio: float, seed: int, alone: Mapping[str, tuple[f
     )
     found = []
     for submit_s, run_s, tasks, which, memory_bytes in rows:
-        program = PROGRAMS[which]
-        rate, start_s = alone[f"{program.name} {tasks}"]
+        what = PROGRAMS[which]
+        rate, start_s = alone[f"{what.name} {tasks}"]
         iterations = max(1, round((run_s - start_s) * rate))
-        job = RealJob(program.name, program.kind, tasks, iterations / rate + start_s, submit_s, 0.0, 0.0, [])
-        script = _script(program.name, cluster.size, "--iterations", str(iterations))
+        job = RealJob(what.name, what.kind, tasks, iterations / rate + start_s, submit_s, 0.0, 0.0, [])
+        script = _script(what.name, cluster.size, "--iterations", str(iterations))
         found.append(_Wanted(job, script, max(LEAST_BYTES, memory_bytes)))
     return found
 
@@ -228,24 +227,12 @@ def _jobs(cluster: Cluster, ratio: float, seed: int, alone: Mapping[str, tuple[f
 def _carried_out(client: Client, mode: str, wanted: Sequence[_Wanted]) -> list[JobDoc]:
     """Submit each at its moment, and wait for all."""
     jobs = Jobs(client)
-    with jobs.running() as started:
-        begin_s = time.monotonic()
-        for job, script, memory_bytes in wanted:
-            time.sleep(max(0.0, begin_s + job.submit_s - time.monotonic()))
-            job_id = jobs.submit(
-                script, mode, job.tasks, kind=job.kind, memory_bytes=memory_bytes, time_limit_s=estimate_s(job.alone_s)
-            )
-            started.append(job_id)
-        end_s = time.monotonic() + _LONGEST_S
-        ended = []
-        for job_id in started:
-            while (found := client.wait(job_id, 20.0)).state not in ENDED:
-                if time.monotonic() > end_s:
-                    raise Cannot(f"job {job_id} had not ended after {_LONGEST_S:g} s: {found.state}")
-            if found.state != JobState.COMPLETED:
-                raise Cannot(why(found))
-            ended.append(found)
-    return ended
+
+    def submission(each: _Wanted) -> Callable[[], int]:
+        limited = partial(jobs.submit, memory_bytes=each.memory_bytes, time_limit_s=estimate_s(each.job.alone_s))
+        return partial(limited, each.script, mode, each.job.tasks, kind=each.job.kind)
+
+    return jobs.played(((each.job.submit_s, submission(each)) for each in wanted), _LONGEST_S)
 
 
 def estimate_s(alone_s: float) -> float:
@@ -253,11 +240,5 @@ def estimate_s(alone_s: float) -> float:
     return _IN_HAND * alone_s + _IN_HAND_S
 
 
-def _script(program: str, size: str, *how: str) -> str:
-    argv = [sys.executable, "-P", "-m", "cosched.programs", program.lower(), "--class", size, *how, "--json"]
-    return f"#!/bin/sh\nexec mpirun {shlex.join(argv)} </dev/null\n"
-
-
-def _at_s(moment: str | None) -> float:
-    assert moment is not None
-    return datetime.fromisoformat(moment).timestamp()
+def _script(name: str, size: str, *how: str) -> str:
+    return f"#!/bin/sh\nexec {program(name.lower(), size, *how, '--json')}\n"

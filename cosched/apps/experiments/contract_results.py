@@ -5,13 +5,13 @@ what the owner's contract leaves within 2 %, and at least 98 % of what there is 
 unprotected desk felt less than 2 ms, the cell is void. Runs that were disturbed in all tries count for nothing.
 """
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import astuple
 
 from cosched.apps.experiments.contract import (
     ABSENT,
@@ -22,11 +22,11 @@ from cosched.apps.experiments.contract import (
     WAKE_UPS,
     Felt,
     Measured,
-    Reaction,
     Runs,
 )
 from cosched.apps.experiments.interference import Taken
 from cosched.apps.experiments.matrix import Spread, spread
+from cosched.report.intervals import framed, reach
 from cosched.report.palette import COLOURS
 from cosched.report.plots import figure
 from cosched.report.table import Table
@@ -147,8 +147,8 @@ def table(made: Sequence[Cell]) -> Table:
         goals = "; ".join(cell.misses) or ("met" if cell.condition not in _CONTROLS else "")
         spreads = (cell.wake_up_p99_s, cell.burst_p99_s, cell.key_p99_s)
         shown.add(
-            cell.tasks, cell.condition, cell.runs, *(_ms(each) for each in spreads),
-            _plain(cell.parallel_cpus), f"{cell.steal.median:.1%}", goals,
+            cell.tasks, cell.condition, cell.runs, *(each.worded(unit=1000) if each else "" for each in spreads),
+            cell.parallel_cpus.worded(), f"{cell.steal.median:.1%}", goals,
         )  # fmt: skip
     return shown
 
@@ -162,40 +162,13 @@ def plot(made: Sequence[Cell], directory: Path) -> list[Path]:
             points = [cell for cell in made if cell.condition == condition]
             beside = 0.04 * (number - (len(conditions) - 1) / 2)  # side by side, so that intervals are seen
             at = [cell.tasks + beside for cell in points]
-            waits = [cell.wake_up_p99_s for cell in points if cell.wake_up_p99_s is not None]
-            middle = [1000 * wait.median for wait in waits]
-            down = [1000 * (wait.median - wait.low) for wait in waits]
-            up = [1000 * (wait.high - wait.median) for wait in waits]
-            axes.errorbar(at, middle, yerr=[down, up], fmt="o-", color=colour, label=condition, capsize=3, linewidth=1)
+            middle, errors = reach([astuple(cell.wake_up_p99_s) for cell in points if cell.wake_up_p99_s], 1000)
+            axes.errorbar(at, middle, yerr=errors, fmt="o-", color=colour, label=condition, capsize=3, linewidth=1)
         axes.axhline(400.0, color="0.4", linestyle="--", linewidth=1)
         axes.annotate("400 ms: noticed", (1, 400.0), xytext=(0, -11), textcoords="offset points", fontsize=8)
-        axes.set(yscale="log", xlabel="computing tasks on the owner's CPU", ylabel="wake-up, 99th percentile, ms")
+        axes.set(yscale="log")
         axes.set_xticks(sorted({cell.tasks for cell in made}))
-        axes.set_title("What the owner waits for", loc="left")
-        axes.grid(alpha=0.3)
-        axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        labels = ("computing tasks on the owner's CPU", "wake-up, 99th percentile, ms", "What the owner waits for")
+        framed(axes, *labels, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
     return figure(draw, directory / "contract-wake-up")
-
-
-def document(
-    made: Sequence[Cell], reactions: Sequence[Reaction], refused: Mapping[str, str], hows: Sequence[Mapping[str, Any]]
-) -> str:
-    """Everything, as JSON; ``how`` has an entry for each campaign."""
-    raw = {
-        "how": list(hows),
-        "cells": msgspec.to_builtins(list(made)),
-        "reactions": [each._asdict() for each in reactions],
-        "refused": dict(refused),
-    }
-    return json.dumps(raw, indent=1) + "\n"
-
-
-def _ms(found: Spread | None) -> str:
-    if found is None:
-        return ""
-    return f"{1000 * found.median:.3f} [{1000 * found.low:.3f}, {1000 * found.high:.3f}]"
-
-
-def _plain(found: Spread) -> str:
-    return f"{found.median:.3f} [{found.low:.3f}, {found.high:.3f}]"

@@ -5,15 +5,13 @@ begins when the last of them is under way: however late one begins, none is meas
 ended afterwards.
 """
 
-import shlex
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
-from cosched.apps.experiments.jobs import ENDED, Cannot, Jobs, why
+from cosched.apps.experiments.jobs import ENDED, Cannot, Jobs, program, why
 from cosched.apps.experiments.progress import Word, at, words_in
 
 #: What Linux does with all of them in one group of processes: one job's script starts them.
@@ -71,7 +69,7 @@ class CoRun:
         return [_rate(words, begin_s, end_s) for words in whole]
 
     def _scripts(self, mode: str) -> list[str]:
-        launches = [_launch(*program) for program in self._programs]
+        launches = [program(*each, "--tell", f"{_TELL_S:g}") for each in self._programs]
         if mode != PLAIN:
             return [f"#!/bin/sh\nexec {launch}\n" for launch in launches]
         lines = [f"({launch}; kill $$) &" for launch in launches]
@@ -97,11 +95,6 @@ class CoRun:
         if len(outputs) == len(self._programs):
             return outputs
         return [[word for word in outputs[0] if word.program == name] for name, _ in self._programs]
-
-
-def _launch(name: str, letter: str) -> str:
-    argv = [sys.executable, "-P", "-m", "cosched.programs", name, "--class", letter, "--tell", f"{_TELL_S:g}"]
-    return f"mpirun {shlex.join(argv)} </dev/null"
 
 
 def _rate(words: Sequence[Word], begin_s: float, end_s: float) -> Rate:

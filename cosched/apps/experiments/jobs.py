@@ -1,10 +1,12 @@
 """Jobs of an experiment: submitted through a cluster's client, waited for, ended whatever happens."""
 
 import os
+import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from typing import Final
 
 from cosched.client.client import Client
@@ -15,7 +17,7 @@ from cosched.wire.api import JobDoc, Submission
 ENDED: Final = frozenset(state.value for state in TERMINAL)
 POLL_S: Final = 0.05
 BEGIN_S: Final = 60.0
-_LONGEST_S: Final = 300.0
+LONGEST_S: Final = 300.0
 #: The company's jobs outlast any run.
 _LIMIT_S: Final = 1800.0
 _KEPT: Final = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV")
@@ -74,12 +76,25 @@ class Jobs:
             for job_id in started:
                 self.until(job_id, lambda job: job.state in ENDED, BEGIN_S, "to end")
 
+    def played(self, due: Iterable[tuple[float, Callable[[], int]]], longest_s: float) -> list[JobDoc]:
+        """Submit each at its moment, in seconds from now, and wait for the ends of all, which must be good ones."""
+        with self.running() as started:
+            begin_s = time.monotonic()
+            for at_s, submit in due:
+                time.sleep(max(0.0, begin_s + at_s - time.monotonic()))
+                started.append(submit())
+            end_s = time.monotonic() + longest_s
+            ended = []
+            for job_id in started:
+                while (found := self._client.wait(job_id, 20.0)).state not in ENDED:
+                    if time.monotonic() > end_s:
+                        raise Cannot(f"job {job_id} had not ended after {longest_s:g} s: {found.state}")
+                ended.append(_well(found))
+        return ended
+
     def finish(self, job_id: int) -> JobDoc:
         """Wait for a job's end, which must be a good one."""
-        job = self.until(job_id, lambda found: found.state in ENDED, _LONGEST_S, "to end")
-        if job.state != JobState.COMPLETED:
-            raise Cannot(why(job))
-        return job
+        return _well(self.until(job_id, lambda found: found.state in ENDED, LONGEST_S, "to end"))
 
     def until(self, job_id: int, holds: Callable[[JobDoc], bool], within_s: float, what: str) -> JobDoc:
         """Wait until a job is so; it is cancelled where it takes too long."""
@@ -106,6 +121,24 @@ class Jobs:
             data += piece.data
             if not piece.data or len(data) >= piece.size:
                 return data.decode(errors="replace")
+
+
+def _well(job: JobDoc) -> JobDoc:
+    if job.state != JobState.COMPLETED:
+        raise Cannot(why(job))
+    return job
+
+
+def program(name: str, size: str, *how: str) -> str:
+    """The command that runs one of the lab's programs on all tasks of a job."""
+    argv = [sys.executable, "-P", "-m", "cosched.programs", name, "--class", size, *how]
+    return f"mpirun {shlex.join(argv)} </dev/null"
+
+
+def moment_s(moment: str | None) -> float:
+    """A moment that a service tells (ISO 8601), in seconds."""
+    assert moment is not None
+    return datetime.fromisoformat(moment).timestamp()
 
 
 def why(job: JobDoc) -> str:

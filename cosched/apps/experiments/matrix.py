@@ -83,6 +83,11 @@ class Spread(msgspec.Struct, frozen=True):
     low: float
     high: float
 
+    def worded(self, how: str = ".3f", unit: float = 1.0) -> str:
+        """For a table: the median, and the interval in brackets."""
+        median, low, high = (format(unit * each, how) for each in (self.median, self.low, self.high))
+        return f"{median} [{low}, {high}]"
+
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """What came out. ``misses`` names the goals that it does not meet, for every mode; they are set for ``ccs``."""

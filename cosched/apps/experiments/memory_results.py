@@ -4,9 +4,8 @@ The goal: under the contract an owner loses no more of his working set than alon
 than a hundredth of what he touches, there was no harm to be protected from: not testable here.
 """
 
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -75,33 +74,14 @@ def table(made: Sequence[MemoryCell]) -> Table:
     shown = Table(
         "Memory: an owner's working set, medians and in brackets their interval",
         (
-            "swap",
-            "desk",
-            "runs",
-            "major faults",
-            "refaults",
-            "lost of what he touches",
-            "slowest 4 MiB, s",
+            *("swap", "desk", "runs", "major faults", "refaults", "lost of what he touches", "slowest 4 MiB, s"),
             "parallel refaults",
         ),
     )
     for cell in made:
         shown.add(
-            "yes" if cell.swap else "no", cell.condition, cell.runs, _whole(cell.major_faults),
-            _whole(cell.refaults) if cell.refaults else "not counted", f"{cell.lost_share.median:.2%}",
-            f"{cell.slowest_s.median:.3f} [{cell.slowest_s.low:.3f}, {cell.slowest_s.high:.3f}]",
-            _whole(cell.pressed) if cell.pressed else "",
+            "yes" if cell.swap else "no", cell.condition, cell.runs, cell.major_faults.worded(".0f"),
+            cell.refaults.worded(".0f") if cell.refaults else "not counted", f"{cell.lost_share.median:.2%}",
+            cell.slowest_s.worded(), cell.pressed.worded(".0f") if cell.pressed else "",
         )  # fmt: skip
     return shown
-
-
-def document(made: Sequence[MemoryCell], hows: Sequence[Mapping[str, Any]]) -> str:
-    """Everything, as JSON; ``how`` has an entry for each campaign."""
-    verdicts = {("with" if swap else "without") + " swap": verdict(made, swap=swap) for swap in {c.swap for c in made}}
-    return (
-        json.dumps({"how": list(hows), "cells": msgspec.to_builtins(list(made)), "missed": verdicts}, indent=1) + "\n"
-    )
-
-
-def _whole(found: Spread) -> str:
-    return f"{found.median:.0f} [{found.low:.0f}, {found.high:.0f}]"

@@ -1,13 +1,13 @@
 """The experiment on a mixed workload for people and programs: a table, JSON, a plot."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec.structs import astuple
 
 from cosched.apps.experiments.mixed import FLOOR, MIX, MixedCell, worded
+from cosched.report.intervals import reach
 from cosched.report.palette import COLOURS
 from cosched.report.plots import figure
 from cosched.report.table import Table
@@ -24,10 +24,8 @@ def table(cells: Sequence[MixedCell]) -> Table:
         ("at the desks", "mode", "runs", "change", *names),
     )
     for cell in cells:
-        change = cell.change
-        whole = f"{change.median:+.0%} [{change.low:+.0%}, {change.high:+.0%}]"
         own = [f"{cell.programs[name]:+.0%}" for name in names]
-        shown.add(worded(cell.desks), cell.mode, str(cell.runs), whole, *own)
+        shown.add(worded(cell.desks), cell.mode, str(cell.runs), cell.change.worded("+.0%"), *own)
     return shown
 
 
@@ -38,12 +36,6 @@ def misses(cells: Sequence[MixedCell], mode: str = "ccs") -> list[str]:
         for cell in cells
         if cell.mode == mode and cell.misses
     ]
-
-
-def document(cells: Sequence[MixedCell], refused: Mapping[str, str], hows: Sequence[Mapping[str, Any]]) -> str:
-    """Everything, as JSON; ``how`` has an entry for each campaign."""
-    raw = {"how": list(hows), "cells": msgspec.to_builtins(list(cells)), "refused": dict(refused)}
-    return json.dumps(raw, indent=1) + "\n"
 
 
 def plot(cells: Sequence[MixedCell], directory: Path) -> list[Path]:
@@ -58,11 +50,9 @@ def _draw(axes: "Axes", cells: Sequence[MixedCell]) -> None:
     for place, (mode, colour) in enumerate(zip(modes, COLOURS, strict=False)):
         here = [cell for cell in cells if cell.mode == mode]
         at = [desks.index(cell.desks) + (place - (len(modes) - 1) / 2) * width for cell in here]
-        middle = [100 * cell.change.median for cell in here]
-        below = [100 * (cell.change.median - cell.change.low) for cell in here]
-        above = [100 * (cell.change.high - cell.change.median) for cell in here]
+        middle, errors = reach([astuple(cell.change) for cell in here], 100)
         axes.bar(at, middle, 0.9 * width, color=colour, label=mode)
-        axes.errorbar(at, middle, yerr=[below, above], fmt="none", color="#333333", linewidth=0.9, capsize=2)
+        axes.errorbar(at, middle, yerr=errors, fmt="none", color="#333333", linewidth=0.9, capsize=2)
     for line in (-100 * FLOOR, -24):
         axes.axhline(line, color="#777777", linewidth=0.9, linestyle=":")
     axes.axhline(0, color="#333333", linewidth=0.8)

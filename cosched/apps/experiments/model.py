@@ -7,18 +7,16 @@ nodes alone: nothing of this is what the coefficients were fitted to, pairs and 
 
 import json
 import random
-import shlex
-import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from functools import partial
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 import msgspec
 
 from cosched.apps.experiments.calibrate import KINDS
 from cosched.apps.experiments.interference import InterferenceWatch, Taken
-from cosched.apps.experiments.jobs import Cannot, Jobs
+from cosched.apps.experiments.jobs import LONGEST_S, Cannot, Jobs, moment_s, program
 from cosched.client.client import Client
 from cosched.wire.api import JobDoc
 
@@ -107,13 +105,8 @@ class Series:
 
     def _together(self, order: Sequence[Shape], gaps_s: Sequence[float]) -> list[tuple[Shape, JobDoc, float]]:
         """Submit these, each after its gap, and wait for all; with the part of each that was on a CPU."""
-        with self._jobs.running() as started:
-            due_s = time.monotonic()
-            for shape, gap_s in zip(order, gaps_s, strict=True):
-                due_s += gap_s
-                time.sleep(max(0.0, due_s - time.monotonic()))
-                started.append(self._jobs.submit(_script(shape), self._mode, shape.tasks))
-            ended = [self._jobs.finish(job_id) for job_id in started]
+        submissions = (partial(self._jobs.submit, _script(shape), self._mode, shape.tasks) for shape in order)
+        ended = self._jobs.played(zip(accumulate(gaps_s), submissions, strict=True), LONGEST_S)
         return [
             (shape, job, _cpu_ratio(self._jobs.output(job.job_id))) for shape, job in zip(order, ended, strict=True)
         ]
@@ -121,12 +114,11 @@ class Series:
     def _told(
         self, number: int, found: Sequence[tuple[Shape, JobDoc, float]], taken: Taken, *, alone: bool
     ) -> Iterator[Ran]:
-        began_s = min(_at_s(job.submit_time) for _, job, _ in found)
+        began_s = min(moment_s(job.submit_time) for _, job, _ in found)
         for shape, job, cpu_ratio in found:
-            assert job.start_time is not None
             assert job.run_s is not None
             nodes = {share.name: share.tasks for share in job.nodes}
-            submit_s, start_s = _at_s(job.submit_time) - began_s, _at_s(job.start_time) - began_s
+            submit_s, start_s = moment_s(job.submit_time) - began_s, moment_s(job.start_time) - began_s
             self._say(f"series {number}, {self._mode}: {shape}{', alone' if alone else ''}: {job.run_s:.2f} s")
             yield Ran(
                 number,
@@ -143,9 +135,8 @@ class Series:
 
 
 def _script(shape: Shape) -> str:
-    asked = ["--class", shape.size, "--iterations", str(shape.iterations), "--json"]
-    argv = [sys.executable, "-P", "-m", "cosched.programs", shape.program, *asked]
-    return f"#!/bin/sh\nexec mpirun {shlex.join(argv)} </dev/null\n"
+    asked = ["--iterations", str(shape.iterations), "--json"]
+    return f"#!/bin/sh\nexec {program(shape.program, shape.size, *asked)}\n"
 
 
 def _cpu_ratio(output: str) -> float:
@@ -153,7 +144,3 @@ def _cpu_ratio(output: str) -> float:
         return min(1.0, float(json.loads(output.splitlines()[-1])["cpu_ratio"]))
     except (IndexError, ValueError, KeyError):
         raise Cannot(f"a program told nothing of itself: {output[-200:]!r}") from None
-
-
-def _at_s(moment: str) -> float:
-    return datetime.fromisoformat(moment).timestamp()

@@ -23,7 +23,7 @@ from cosched.model.time import US_PER_S
 from cosched.report.palette import COLOURS
 from cosched.report.plots import figure
 from cosched.report.table import Table
-from cosched.workload.rules import Tasks, Workload
+from cosched.workload.rules import Tasks, workload_of
 from space_scheduler.plugins import resolve
 from space_scheduler.progress import ALONE_PPM, NodeCpu, Occupancy, Rate, Sharing
 from space_scheduler.simulator.host import Site, simulate
@@ -140,20 +140,7 @@ def _took_s(jobs: Sequence[Ran], alone: Mapping[str, tuple[float, float]], polic
         tuple(shape.kind for shape in shapes),
     )
     submit_us = np.array([round(run.submit_s * US_PER_S) for run in jobs], np.int64)
-    zeros = np.zeros(count, np.int64)
-    load = Workload(
-        "as it ran",
-        sum(node.procs for node in site.nodes),
-        np.arange(1, count + 1),
-        submit_us,
-        run_us,
-        procs,
-        run_us,
-        run_us,
-        zeros,
-        zeros.astype(bool),
-        tasks=tasks,
-    )
+    load = workload_of("as it ran", sum(node.procs for node in site.nodes), submit_us, run_us, procs, tasks=tasks)
     found = simulate(load, resolve(policy), site=site)
     return [float(us) / US_PER_S for us in found.end_us - found.start_us]
 
@@ -195,8 +182,7 @@ def verdict(found: Sequence[Judged], mode: str) -> tuple[bool, str]:
     count = sum(each.mode == mode for each in found)
     met = middle.median <= GOAL and rates.median <= GOAL
     return met, (
-        f"{mode}: median error of {count} jobs {rates.median:.1%} [{rates.low:.1%}, {rates.high:.1%}] by the rates, "
-        f"{middle.median:.1%} [{middle.low:.1%}, {middle.high:.1%}] simulated: "
+        f"{mode}: median error of {count} jobs {rates.worded('.1%')} by the rates, {middle.worded('.1%')} simulated: "
         f"{'within' if met else 'beyond'} the goal of {GOAL:.0%}"
     )
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from cosched.apps.experiments.reshaped_trial import Trial
 from cosched.apps.experiments.run_log import MACHINE
+from cosched.apps.experiments.trials import result_of
 from cosched.apps.play.results import PlayedJob
 from cosched.apps.replicate import claims as judging
 from cosched.apps.replicate.adaptive import claims as adaptive
@@ -15,8 +16,7 @@ from cosched.apps.replicate.adaptive.setup import EQUIPARTITION
 from cosched.apps.replicate.bfm import claims as bfm
 from cosched.apps.replicate.bfm.setup import BFA, BFM, FIFO
 from cosched.apps.replicate.claims import Claim, Predicate, Premise, Region
-from cosched.apps.replicate.paired import difference, relative_difference
-from cosched.apps.replicate.papers import TITLES
+from cosched.apps.replicate.paired import Values, difference, over_common_seeds, relative_difference
 from cosched.apps.replicate.result import Result
 from cosched.errors import Failed
 from cosched.metrics.intervals import Interval
@@ -37,9 +37,7 @@ def judged(
     paper: str, trials: Sequence[Trial], hows: Sequence[Mapping[str, Any]], refused: Mapping[str, str]
 ) -> Result:
     """Tables and verdicts. Raises :class:`Failed` where there is no trial."""
-    if not trials:
-        raise Failed("no trial was made" + "".join(f"; {what}: {why}" for what, why in refused.items()))
-    result = Result(paper, f"{TITLES[paper]} (real runs)", {"real": True, "hows": list(hows)})
+    result = result_of(paper, trials, hows, refused)
     result.tables |= {"runs": _runs(trials), "means": _means(trials), "predictions": _predictions(trials)}
     there = _processors(trials, hows)
     result.claims += _adaptive(trials, there) if paper == "adaptive" else _bfm(trials, there)
@@ -166,18 +164,17 @@ def _predictions(trials: Sequence[Trial]) -> Table:
     return table
 
 
-def _paired(
-    trials: Sequence[Trial], what: Measure, ours: str, base: str, kind: str
-) -> tuple[list[float], list[float]] | None:
-    """A measure of both arms, of the seeds that both have."""
-    found = [{each.seed: what(each, kind) for each in trials if each.arm == arm} for arm in (ours, base)]
-    seeds = sorted(found[0].keys() & found[1].keys())
-    return ([found[0][seed] for seed in seeds], [found[1][seed] for seed in seeds]) if seeds else None
-
-
-def _against(trials: Sequence[Trial], what: Measure, ours: str, base: str, kind: str = ALL) -> Interval | None:
-    pair = _paired(trials, what, ours, base, kind)
-    return None if pair is None else relative_difference(*pair)
+def _against(
+    trials: Sequence[Trial],
+    what: Measure,
+    ours: str,
+    base: str,
+    kind: str = ALL,
+    compare: Callable[[Values, Values], Interval] = relative_difference,
+) -> Interval | None:
+    """A measure of one arm against another's."""
+    mine, others = ({each.seed: what(each, kind) for each in trials if each.arm == arm} for arm in (ours, base))
+    return over_common_seeds(mine, others, compare)
 
 
 def _claim(predicate: Predicate, found: Interval | None) -> Claim:
@@ -200,10 +197,9 @@ def _sized(trials: Sequence[Trial], predicate: Predicate, found: Interval | None
 
 
 def _adaptive(trials: Sequence[Trial], there: Sequence[Premise]) -> list[Claim]:
-    pair = _paired(trials, allocated, EQUIPARTITION, TRADITIONAL, ALL)
     return [
         judging.under(there, _claim(adaptive.REAL_RESPONSE, _against(trials, response_s, EQUIPARTITION, TRADITIONAL))),
-        _claim(adaptive.REAL_UTILISATION, None if pair is None else difference(*pair)),
+        _claim(adaptive.REAL_UTILISATION, _against(trials, allocated, EQUIPARTITION, TRADITIONAL, compare=difference)),
     ]
 
 

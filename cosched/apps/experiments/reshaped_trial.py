@@ -25,6 +25,7 @@ import numpy as np
 from cosched import programs
 from cosched.apps.experiments.interference import InterferenceWatch
 from cosched.apps.experiments.jobs import Cannot, Jobs
+from cosched.apps.experiments.trials import Planned, Say, TrialRecord, lab
 from cosched.apps.lab.lab import Lab
 from cosched.apps.play import prediction, results, session
 from cosched.apps.play.play_log import PlayLog
@@ -42,7 +43,6 @@ from cosched.workload import shapes, swf
 from cosched.workload.generators.registry import generate_shaped
 from space_scheduler.reasons import Why
 
-Say = Callable[[str], None]
 #: No job is to be ended by its limit: the machine may have other work.
 _MARGIN_US: Final = 180 * US_PER_S
 _PATIENCE_S: Final = 60.0
@@ -102,7 +102,7 @@ class Alone(NamedTuple):
     start_s: float
 
 
-class Trial(msgspec.Struct, frozen=True, kw_only=True):
+class Trial(TrialRecord, frozen=True, kw_only=True):
     """A workload as it ran under an arm. ``verified``: so many jobs had a right answer, by their own check.
 
     ``digests``: of answers, by the log's number of the job, where a program tells it. ``aborts``: how often a job was
@@ -125,6 +125,11 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     steal: float = 0.0
     others: float = 0.0
     in_force: float | None = None
+
+    @property
+    def planned(self) -> Planned:
+        """See :class:`TrialRecord`."""
+        return Planned(self.paper, self.seed, (self.arm,))
 
 
 def molecules(_: Path) -> str:
@@ -150,7 +155,7 @@ def rates(experiment: Experiment, say: Say) -> Alone:
     """How fast the program is alone, on all processors: a run of one unit of work, which is a start, and a long one."""
     with tempfile.TemporaryDirectory() as directory:
         script = _script(experiment, Path(directory))
-        with _lab(experiment, experiment.arms[0].policy, directory, say) as lab, lab.client() as client:
+        with _lab(experiment, experiment.arms[0].policy, directory, say) as up, up.client() as client:
             jobs = Jobs(client)
             short_s, long_s = (_alone_s(jobs, script, experiment.procs, work) for work in (1, experiment.probe))
     if long_s <= short_s:
@@ -168,11 +173,11 @@ def run(experiment: Experiment, arm: Arm, seed: int, alone: Alone, say: Say) -> 
         base = Base("/", _environment(), 0o022)
         plan = _plan(experiment, arm, seed, alone, directory, base)
         with (
-            _lab(experiment, arm.policy, name, say) as lab,
-            lab.client() as client,
+            _lab(experiment, arm.policy, name, say) as up,
+            up.client() as client,
             closing(PlayLog(directory / _RECORD)) as record,
         ):
-            watch = InterferenceWatch(lab.name, say, tries=1)
+            watch = InterferenceWatch(up.name, say, tries=1)
             service = session.found(client)
             _, taken = watch.run(lambda: _play(client, plan, record, service, say), f"{arm.name} {seed}")
             rows = results.rows(plan, record, results.bound(experiment.scale))
@@ -196,19 +201,8 @@ def run(experiment: Experiment, arm: Arm, seed: int, alone: Alone, say: Say) -> 
 
 
 def _lab(experiment: Experiment, policy: str, keep: str, say: Say) -> Lab:
-    """The experiment's lab. Raises :class:`Cannot` where this machine has no control groups for it."""
-    made = Lab.up(
-        experiment.nodes,
-        name=f"{experiment.paper}-{os.getpid()}",
-        cpus=experiment.cpus,
-        policy=policy,
-        keep=[keep],
-        say=say,
-    )
-    if made.tier != 1:
-        made.down()
-        raise Cannot(f"processors of jobs need control groups, a lab of tier 1: {made.why}")
-    return made
+    how = {"cpus": experiment.cpus, "policy": policy, "keep": [keep]}
+    return lab(experiment.paper, experiment.nodes, say, "processors of jobs", **how)
 
 
 def _environment() -> dict[str, str]:

@@ -1,13 +1,13 @@
 """The experiment's results for people and programs: a table, what missed a goal, plots, JSON."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import msgspec
+from msgspec.structs import astuple
 
-from cosched.apps.experiments.matrix import COMPANIES, Cell, Spread
+from cosched.apps.experiments.matrix import COMPANIES, Cell
+from cosched.report.intervals import reach
 from cosched.report.palette import COLOURS
 from cosched.report.plots import figure
 from cosched.report.table import Table
@@ -31,9 +31,7 @@ def table(cells: Sequence[Cell]) -> Table:
             cell.company,
             cell.mode,
             str(cell.runs),
-            _worded(cell.slowdown),
-            _worded(cell.rate),
-            _worded(cell.efficiency),
+            *(each.worded(".2f") for each in (cell.slowdown, cell.rate, cell.efficiency)),
             "missed" if cell.misses else "met",
         )
     return shown
@@ -44,12 +42,6 @@ def misses(cells: Sequence[Cell], mode: str = "ccs") -> list[str]:
     return [
         f"{cell.work} | {cell.company}: {'; '.join(cell.misses)}" for cell in cells if cell.mode == mode and cell.misses
     ]
-
-
-def document(cells: Sequence[Cell], refused: Mapping[str, str], hows: Sequence[Mapping[str, Any]]) -> str:
-    """Everything, as JSON; ``how`` has an entry for each campaign."""
-    raw = {"how": list(hows), "cells": msgspec.to_builtins(list(cells)), "refused": dict(refused)}
-    return json.dumps(raw, indent=1) + "\n"
 
 
 def plot(cells: Sequence[Cell], directory: Path) -> list[Path]:
@@ -68,12 +60,8 @@ def _draw(axes: "Axes", cells: Sequence[Cell], fair: tuple[float, float]) -> Non
     modes = list(dict.fromkeys(cell.mode for cell in cells))
     for mode, colour in zip(modes, COLOURS, strict=False):
         points = [cell for cell in cells if cell.mode == mode]
-        x, y = [cell.slowdown.median for cell in points], [cell.rate.median for cell in points]
-        across = [
-            [c.slowdown.median - c.slowdown.low for c in points],
-            [c.slowdown.high - c.slowdown.median for c in points],
-        ]
-        up = [[c.rate.median - c.rate.low for c in points], [c.rate.high - c.rate.median for c in points]]
+        x, across = reach([astuple(cell.slowdown) for cell in points])
+        y, up = reach([astuple(cell.rate) for cell in points])
         axes.errorbar(x, y, xerr=across, yerr=up, fmt="o", color=colour, label=mode, markersize=4, linewidth=0.8)
     axes.axvline(fair[0], color="#999999", linewidth=0.8, linestyle=":")
     axes.axhline(fair[1], color="#999999", linewidth=0.8, linestyle=":")
@@ -86,7 +74,3 @@ def _draw(axes: "Axes", cells: Sequence[Cell], fair: tuple[float, float]) -> Non
     axes.set_ylabel("company's rate on each node")
     axes.set_title(f"beside {cells[0].company}")
     axes.legend(fontsize=8)
-
-
-def _worded(found: Spread) -> str:
-    return f"{found.median:.2f} [{found.low:.2f}, {found.high:.2f}]"

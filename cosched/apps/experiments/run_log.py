@@ -9,7 +9,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
@@ -78,6 +78,10 @@ class RunLog(Generic[Run]):
         """Write runs of this campaign down, each when it has been made."""
         for run in runs:
             self.keep(run)
+
+    def document(self, cells: Sequence[object], **more: object) -> str:
+        """What was found, as JSON; ``how`` has an entry for each campaign."""
+        return json.dumps({"how": self.hows, "cells": msgspec.to_builtins(list(cells)), **more}, indent=1) + "\n"
 
     def noted(self, table: Table) -> Table:
         """The table with a note for each machine, version of control groups, commit and date of campaigns with runs."""

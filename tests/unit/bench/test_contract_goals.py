@@ -1,6 +1,5 @@
 """What the contract's measurements come to: goals that are met and missed, controls that must have felt harm."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,9 @@ from cosched.apps.experiments.contract import (
     UNPROTECTED,
     Felt,
     Measured,
-    Reaction,
     Runs,
 )
-from cosched.apps.experiments.contract_results import Cell, by_cell, cells, disturbed, document, plot, table
+from cosched.apps.experiments.contract_results import Cell, by_cell, cells, disturbed, plot, table
 
 
 def felt(wake_ms: float, burst_ms: float, cpus: float) -> Felt:
@@ -89,16 +87,12 @@ def test_the_middle_of_the_runs_counts() -> None:
     assert cell.wake_up_p99_s.median == pytest.approx(0.000_12)
 
 
-def test_results_are_written_for_people_and_programs(tmp_path: Path) -> None:
+def test_results_are_shown_and_drawn(tmp_path: Path) -> None:
     made = cells(desk(0.16) | {(1, IDLE): [felt(0.1, 1.0, 0.0)], (1, UNPROTECTED): [felt(4.0, 4.0, 0.9)]})
     rows = table(made).as_dicts()
     assert [(row["tasks"], row["desk"]) for row in rows] == [
         (1, "idle desk"), (1, "unprotected"), (2, "idle desk"), (2, "none"), (2, "unprotected"),
     ]  # fmt: skip
     assert [row["goals"] for row in rows] == ["", "", "", "wake-up p99 0.060 ms above the idle desk's", ""]
-    raw = json.loads(document(made, [Reaction(0.009, 3.1)], {"4 tasks | ccs": "no room"}, [{"seconds": 3}]))
-    assert raw["how"] == [{"seconds": 3}]
-    assert raw["reactions"] == [{"limited_s": 0.009, "back_s": 3.1}]
-    assert len(raw["cells"]) == 5
     assert [path.name for path in plot(made, tmp_path)] == ["contract-wake-up.png", "contract-wake-up.svg"]
     assert (tmp_path / "contract-wake-up.png").stat().st_size > 5000

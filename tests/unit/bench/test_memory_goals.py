@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from cosched.apps.cli.bench_memory import RUNS, shown
 from cosched.apps.experiments.memory import CONTRACT, IDLE, OWNER_BYTES, UNPROTECTED, MemoryRun, file_system, swap_bytes
-from cosched.apps.experiments.memory_results import cells, document, table, verdict
+from cosched.apps.experiments.memory_results import cells, table, verdict
+from cosched.apps.experiments.run_log import RunLog
 from cosched.errors import BadInput
 
 PAGES = OWNER_BYTES // 4096
@@ -40,12 +42,16 @@ def test_what_is_missed_or_shows_nothing_is_told(found: str, words: str) -> None
     assert words in found
 
 
-def test_results_are_for_people_and_programs() -> None:
-    made = cells([run(IDLE, 0.0), run(UNPROTECTED, 0.2), run(CONTRACT, 0.0, 3)])
-    assert [row["desk"] for row in table(made).as_dicts()] == [IDLE, UNPROTECTED, CONTRACT]
-    raw = json.loads(document(made, [{"seconds": 5}]))
+def test_results_are_for_people_and_programs(tmp_path: Path) -> None:
+    kept = RunLog(tmp_path, RUNS, MemoryRun)
+    kept.begin({"seconds": 5}, add=False)
+    kept.keep_each([run(IDLE, 0.0), run(UNPROTECTED, 0.2), run(CONTRACT, 0.0, 3)])
+    assert shown(kept, tmp_path) == 0
+    raw = json.loads((tmp_path / "memory.json").read_text())
     assert raw["missed"] == {"with swap": ""}
     assert raw["cells"][1]["major_faults"]["median"] == 0.2 * PAGES * 10
+    made = cells(kept.campaigns[0])
+    assert [row["desk"] for row in table(made).as_dicts()] == [IDLE, UNPROTECTED, CONTRACT]
 
 
 def test_a_swap_file_is_bounded() -> None:

@@ -1,7 +1,6 @@
 """What is made of real trials: tables, verdicts, and nothing where there are none."""
 
 import json
-from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -9,15 +8,15 @@ import pytest
 
 from cosched.apps.cli.main import main
 from cosched.apps.experiments import cisne_pairs, contract
-from cosched.apps.experiments.cisne_real import CLUSTERS, RUNS, _elsewhere, drift, plan
+from cosched.apps.experiments.cisne_real import ARMS, drift
 from cosched.apps.experiments.cisne_results import judged
 from cosched.apps.experiments.cisne_trial import RealJob, Trial
 from cosched.apps.experiments.run_log import RunLog
+from cosched.apps.experiments.trials import RUNS, plan
 from cosched.apps.replicate import result as results
 from cosched.apps.replicate.cisne import claims
 from cosched.apps.replicate.cisne.setup import POLICIES, WORKLOADS
 from cosched.apps.replicate.claims import Claim, Verdict
-from cosched.errors import Failed
 
 RATES = {"CG 2": (10.0, 1.5), "BT 2": (0.3, 1.5)}
 
@@ -82,10 +81,10 @@ def test_claims_on_a_load_that_is_not_the_papers_are_not_comparable() -> None:
 
 
 def test_trials_of_another_load_are_made_anew_and_left_out_of_verdicts() -> None:
-    whole = plan(["policies"], 1, [])
-    made = [trial(each.policy, each.mode, each.workload, 1, 10.0, "policies") for each in whole]
+    policies = {"policies": ARMS["policies"]}
+    made = [trial(*each.arm, 1, 10.0, "policies") for each in plan(policies, 1, [])]
     old = [msgspec.structs.replace(each, ratio=None) for each in made]
-    assert [each.workload for each in plan(["policies"], 0, old)] == ["DIT"] * len(POLICIES)
+    assert [each.arm[2] for each in plan(policies, 0, old)] == ["DIT"] * len(POLICIES)
     both = judged([*old, *made], [{}], {}, {})
     assert all(claim.verdict is not Verdict.NOT_COMPARABLE for claim in both.claims)
     assert len(both.tables["jobs"].rows) == 2 * len(made) * 2  # the raw data has all
@@ -107,43 +106,8 @@ def test_policies_are_compared_on_what_both_ran() -> None:
     assert "50% of the jobs are a start and a single iteration" in result.notes[-1]
 
 
-def test_a_plan_has_whole_replications_one_after_the_other() -> None:
-    found = plan(list(CLUSTERS), 2, [])
-    assert [each.seed for each in found] == [1] * (len(found) // 2) + [2] * (len(found) // 2)
-    assert len(found) == 2 * (9 + 2 * len(POLICIES))
-
-
-def test_what_was_interrupted_is_made_whole_before_another_seed_begins() -> None:
-    whole = plan(["policies"], 1, [])
-    made = [trial(each.policy, each.mode, each.workload, 1, 10.0, "policies") for each in whole]
-    rest = plan([*CLUSTERS, "policies"], 1, made[:-2])
-    assert [each for each in rest if each.cluster.experiment == "policies"] == [
-        *whole[-2:],
-        *plan(["policies"], 1, made),
-    ]
-    assert {each.seed for each in plan(["policies"], 1, made)} == {2}
-    assert {each.seed for each in rest if each.cluster.experiment == "coscheduling"} == {1}
-    assert plan(["policies"], 0, made[:-2]) == whole[-2:]
-
-
 def test_how_much_faster_the_machine_has_become_is_told() -> None:
     assert drift({"a": (12.0, 1.0), "b": (11.0, 9.0), "c": (5.0, 1.0)}, {"a": (10.0, 1.0), "b": (10.0, 1.0)}) == 0.15
-
-
-def test_a_seed_that_another_machine_has_begun_is_left_as_it_is(tmp_path: Path) -> None:
-    """Trials of one seed are held against each other."""
-    whole = plan(["policies"], 1, [])
-    (tmp_path / "trials.jsonl").write_text('{"how": {"machine": "Linux 2.6, 1 x 486"}}\n')
-    kept = RunLog(tmp_path, RUNS, Trial)
-    kept.keep(trial("basic", "ccs", "SIT", 1, 10.0, "policies"))
-    kept.begin({}, add=True)
-    kept.keep(trial("basic", "ccs", "SIT", 2, 10.0, "policies"))
-    kept.keep(trial("basic", "ccs", "SIT", 1, 10.0))
-    assert _elsewhere(kept) == {("policies", 1)}
-    found = plan(list(CLUSTERS), 1, list(chain.from_iterable(kept.campaigns)), _elsewhere(kept))
-    assert {each.seed for each in found if each.cluster.experiment == "policies"} == {2, 3}
-    assert {each.seed for each in found if each.cluster.experiment == "coscheduling"} == {1, 2}
-    assert sum(each.seed == 2 and each.cluster.experiment == "policies" for each in found) == len(whole) - 1
 
 
 def loaded(policy: str, seed: int, *, longer: float) -> Trial:
@@ -190,11 +154,6 @@ def test_where_the_simulator_sees_no_difference_it_has_no_sign() -> None:
     assert simulated[0] == simulated[1]
     says = {row["measure"]: row["says"] for row in cisne_pairs.compare(made)[0].as_dicts()}
     assert says["makespan"] == cisne_pairs.NONE
-
-
-def test_without_trials_there_is_nothing_to_judge() -> None:
-    with pytest.raises(Failed, match="no trial was made; x: no control groups"):
-        judged([], [], {"x": "no control groups"}, {})
 
 
 def test_trials_that_are_there_are_judged_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

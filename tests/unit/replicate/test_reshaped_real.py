@@ -1,6 +1,5 @@
 """What is made of real runs of jobs that change shape: an order of trials, tables, verdicts."""
 
-from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -8,9 +7,9 @@ import pytest
 
 from cosched.apps.cli.main import main
 from cosched.apps.experiments import reshaped_results as results
-from cosched.apps.experiments.reshaped_real import ADAPTIVE, EXPERIMENTS, RUNS, UTRERA, plan
+from cosched.apps.experiments.reshaped_real import ADAPTIVE, EXPERIMENTS
 from cosched.apps.experiments.reshaped_trial import Alone, Trial, _plan
-from cosched.apps.experiments.run_log import RunLog
+from cosched.apps.experiments.trials import Trials
 from cosched.apps.play.results import PlayedJob
 from cosched.apps.play.submissions import Base
 from cosched.apps.replicate.adaptive import claims as adaptive
@@ -139,16 +138,6 @@ def test_how_much_faster_a_processor_is_than_its_part_is_told() -> None:
     assert any("ran 2.0 times as fast" in note for note in results.judged("adaptive", [single], [{}], {}).notes)
 
 
-def test_a_seed_that_was_interrupted_is_made_whole_before_another() -> None:
-    whole = plan(UTRERA, 2, [])
-    assert [each.seed for each in whole] == [1, 1, 1, 2, 2, 2]
-    assert {each.arm.name for each in whole[:3]} == {FIFO, BFA, BFM}
-    made = [trial("bfm", whole[0].arm.name, 1, 9.0)]
-    assert plan(UTRERA, 0, made) == whole[1:3]
-    assert [each.seed for each in plan(UTRERA, 1, made)] == [1, 1, 2, 2, 2]
-    assert plan(UTRERA, 1, made, {1, 2}) == []
-
-
 def test_policies_are_those_of_the_papers() -> None:
     for experiment in EXPERIMENTS.values():
         for arm in experiment.arms:
@@ -169,21 +158,19 @@ def test_jobs_have_the_same_work_in_both_arms(tmp_path: Path) -> None:
 
 
 def test_trials_that_are_there_are_judged_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    kept = RunLog(tmp_path, RUNS, Trial)
-    kept.begin(ADAPTIVE.told(), add=False)
+    kept = Trials(tmp_path, Trial)
+    kept.log.begin(ADAPTIVE.told(), add=False)
     for arm in ("traditional", "equipartition"):
-        kept.keep(trial("adaptive", arm, 1, 9.0))
+        kept.log.keep(trial("adaptive", arm, 1, 9.0))
     with pytest.raises(SystemExit) as ended:
         main(["replicate", "adaptive", "--real", "--seeds", "0", "--add", "--out", str(tmp_path)])
     assert not ended.value.code
     assert "undecided" in capsys.readouterr().out
     assert (tmp_path / "runs.csv").exists()
-    assert len(list(chain.from_iterable(RunLog(tmp_path, RUNS, Trial).campaigns))) == 2
+    assert len(Trials(tmp_path, Trial).made) == 2
 
 
 def test_without_a_job_that_ran_there_is_nothing_to_judge() -> None:
-    with pytest.raises(Failed, match="no trial was made"):
-        results.judged("bfm", [], [], {})
     none = msgspec.structs.replace(trial("bfm", FIFO, 1, 9.0), jobs=[])
     with pytest.raises(Failed, match="no job ran in the trial of fifo"):
         results.judged("bfm", [none], [{}], {})

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
-from cosched.apps.cli.shared.values import whole_number
+from cosched.apps.cli.shared.values import some_of, whole_number, within
 from cosched.apps.cli.shared.verb import echo
 from cosched.apps.experiments.interference import TRIES
 from cosched.report.table import Table
@@ -19,6 +19,21 @@ tries_option: Final = click.option(
     show_default=True,
     help="How often a run that others disturb is made, at most.",
 )
+
+
+def modes_option(*choices: str, default: str = "", told: str = "Coscheduling modes.") -> Callable[..., Any]:
+    """Adds ``--modes``, a list of these (all, unless there is a default), which arrives as ``modes``."""
+    chosen = default or ",".join(choices)
+    return click.option(
+        "--modes", default=chosen, callback=some_of(*choices), show_default=True, metavar="LIST", help=told
+    )
+
+
+def seconds_option(default: float, told: str = "How long a run measures.", least: float = 1) -> Callable[..., Any]:
+    """Adds ``--seconds``, which arrives as ``seconds``."""
+    return click.option(
+        "--seconds", type=float, default=default, callback=within(least, 600), show_default=True, help=told
+    )
 
 
 def not_run(refused: Mapping[str, str]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 import numpy as np
+from msgspec.structs import astuple
 
 from cosched.apps.cli.shared.verb import echo, json_text, say
 from cosched.apps.experiments import testbed
@@ -15,6 +16,7 @@ from cosched.apps.experiments.link_cost import ONE_CLUSTER, Crossed, between, it
 from cosched.apps.experiments.link_model import Slowdowns, fitted, programs_of
 from cosched.apps.experiments.run_log import RunLog
 from cosched.errors import Failed
+from cosched.report.intervals import framed, reach
 from cosched.report.palette import COLOURS
 from cosched.report.plots import figure
 from cosched.report.table import Table
@@ -89,13 +91,11 @@ def _draw(axes: "Axes", found: Slowdowns) -> None:
     for number, program in enumerate(programs_of(found)):
         colour = COLOURS[number % len(COLOURS)]
         points = [(delay_us / 1000, each) for (delay_us, name), (each, _) in found.items() if name == program]
-        delays_ms, medians = [at for at, _ in points], [each.median for _, each in points]
-        errors = [[each.median - each.low for _, each in points], [each.high - each.median for _, each in points]]
+        delays_ms, (medians, errors) = [at for at, _ in points], reach([astuple(each) for _, each in points])
         label = f"{program} ({KINDS[program]})"
         axes.errorbar(delays_ms, medians, yerr=errors, fmt="o", color=colour, capsize=3, label=label)
         if cost := fitted(found, program):
             along = np.geomspace(min(delays_ms), max(delays_ms), 100)
             axes.plot(along, [cost.slowdown(1000 * at) for at in along.tolist()], color=colour, linewidth=1)
-    axes.set(xscale="log", yscale="log", xlabel="delay of the link, one way, ms", ylabel="slowdown across the link")
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
+    axes.set(xscale="log", yscale="log")
+    framed(axes, "delay of the link, one way, ms", "slowdown across the link")

@@ -22,18 +22,14 @@ pytestmark = pytest.mark.xdist_group("hosts")
 TASKS = [1, 2, 1]
 
 
-def test_every_slot_has_a_rank_and_all_are_one_world(system: System) -> None:
-    ended = system.run(TASKS, system.program, "ok")
-    assert (ended.status, ended.out) == (0, "4 ranks\n")
-    assert "error" not in ended.err.lower()
-
-
-def test_ranks_fill_the_nodes_in_order_unbound_and_all_have_the_jobs_environment(system: System) -> None:
-    """Those of other nodes get it by the remote shell: mpirun hands on next to nothing.
+def test_ranks_fill_the_nodes_in_order_unbound_with_the_jobs_environment_and_leave_no_files(system: System) -> None:
+    """Ranks of other nodes get the environment by the remote shell: mpirun hands on next to nothing.
 
     Bound to processors, ranks of nodes that are fractions of a machine would share its first core beside idle ones.
     """
-    ended = system.run(TASKS, system.program, "where")
+    ended = system.run(TASKS, system.program, "where")  # it begins with a sum over all ranks
+    assert ended.status == 0
+    assert "error" not in ended.err.lower()
     same = f"job=7 yields=1 cpus={len(os.sched_getaffinity(0))}"
     assert sorted(ended.out.splitlines()) == [
         f"0 node1 {same}",
@@ -41,16 +37,14 @@ def test_ranks_fill_the_nodes_in_order_unbound_and_all_have_the_jobs_environment
         f"2 node2 {same}",
         f"3 node3 {same}",
     ]
+    for host in (1, 2, 3):  # after a signal some may stay; the job's private directories end with it
+        wait_for(lambda host=host: not temporary_files(system, host), f"the removal of node{host}'s files")
 
 
 def test_ranks_are_run_by_the_witness_at_the_place_of_their_own_node(system: System) -> None:
     """On hosts whose run or state directories differ; mpirun of Open MPI 5 hands the path on the first to all."""
     ended = system.run(TASKS, "hostname")
     assert (ended.status, sorted(ended.out.split())) == (0, ["node1", "node2", "node2", "node3"]), ended.err
-
-
-def test_fewer_ranks_may_be_asked_for(system: System) -> None:
-    assert system.run(TASKS, "-n", "2", system.program, "ok").out == "2 ranks\n"
 
 
 def test_more_ranks_than_the_gang_has_are_refused(system: System) -> None:
@@ -75,9 +69,7 @@ SWITCHES = {
     "-n 5 --map-by slot:OVERSUBSCRIBE": "5 ranks\n",
     "-n 2 --host 10.77.0.1:1,10.77.0.3:1": "0 node1\n1 node3\n",
     "-n 2 --map-by node": "0 node1\n1 node2\n",
-    "--map-by slot": ALL_NODES,
-    "--stdin none": ALL_NODES,
-    "--bind-to none": ALL_NODES,
+    "--map-by slot --stdin none --bind-to none": ALL_NODES,
 }
 
 
@@ -102,19 +94,21 @@ def test_binding_variables_and_shared_memory_may_be_changed(system: System) -> N
     assert "0 node1 job=7 yields=0" in ended.out, ended
 
 
-#: Open MPI -> its switches with which a job goes on without a rank, and whether mpirun ends with the other ranks then.
-GOES_ON = {"wheel": (("--enable-recovery", "--with-ft mpi"), True), "debian": (("--enable-recovery",), False)}
+#: Open MPI -> a switch with which a job goes on without a rank, and whether mpirun ends with the other ranks then.
+GOES_ON = {"wheel": ("--with-ft mpi", True), "debian": ("--enable-recovery", False)}
 
 
 @pytest.mark.slow
 def test_mpirun_recovery_switch_keeps_job_running_after_rank_loss(system: System) -> None:
-    """mpirun of 4.1 does not come back then: it is ended here by timeout(1), as a job is at its limit."""
-    rank = '[ "$OMPI_COMM_WORLD_RANK" != 1 ] || kill -9 $$; sleep 10; echo on'
-    switches, ends = GOES_ON[system.name]
-    for switch in switches:
-        words = [system.mpirun, *switch.split(), "sh", "-c", rank]
-        ended = system.hosts.run(1, words, system.hosts.job(TASKS), timeout_s=25)
-        assert (ended.status == 0, ended.out) == (ends, "on\n" * 3), ended
+    """mpirun of 4.1 does not come back then: it is ended here by timeout(1), as a job is at its limit.
+
+    The witness of the lost rank would end the job after 5.25 s. What each switch means to it: ``test_rank_witness``.
+    """
+    rank = '[ "$OMPI_COMM_WORLD_RANK" != 1 ] || kill -9 $$; sleep 8; echo on'
+    switch, ends = GOES_ON[system.name]
+    words = [system.mpirun, *switch.split(), "sh", "-c", rank]
+    ended = system.hosts.run(1, words, system.hosts.job(TASKS), timeout_s=20 if ends else 13)
+    assert (ended.status == 0, ended.out) == (ends, "on\n" * 3), ended
 
 
 def test_programs_see_the_end_of_a_standard_input_that_was_not_asked_for(system: System) -> None:
@@ -134,28 +128,28 @@ def test_a_job_on_one_node_needs_no_network_no_name_and_no_remote_shell(system: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["exit", "early", "leave", "abort", "invalid", "crash", "kill"])
-def test_the_rank_that_failed_is_named_with_its_node_and_why(system: System, how: str) -> None:
+@pytest.mark.parametrize("how", ["exit", "abort", "kill"])
+def test_failed_rank_is_named_with_its_node_and_cause(system: System, how: str) -> None:
+    """One failure for each source of the words: the witness or mpirun by status, the library, either by signal.
+
+    What is read from the words of each other failure: ``test_diagnosis``.
+    """
     ended = system.run(TASKS, system.program, how, "2")
     found = diagnose(ended.err.encode(), system.hosts.peers_of(TASKS))
-    if how == "early" and found != EXPECTED[how]:
-        # where others are still in MPI_Init, either Open MPI may lose its message; but nobody else is accused
-        assert found is None or "does not say which" in found.message
-    elif how in ("crash", "kill"):  # by its witness's words, or by those of mpirun, which it sometimes loses
-        name = {"crash": "SIGSEGV", "kill": "SIGKILL"}[how]
+    if how == "kill":  # by its witness's words, or by those of mpirun, which it sometimes loses
         assert found is not None, ended.err
         assert (found.rank, found.node) == (2, "node2")
-        assert found.message in (EXPECTED[how].message, re.sub(r"\(.*\)", f"({name})", EXPECTED[how].message))
+        assert found.message in (EXPECTED[how].message, re.sub(r"\(.*\)", "(SIGKILL)", EXPECTED[how].message))
     else:
         assert found == EXPECTED[how], ended.err
-    assert ended.status == {"exit": 3, "early": 5, "leave": 1, "abort": 7, "invalid": 6, "crash": 139, "kill": 137}[how]
+    assert ended.status == {"exit": 3, "abort": 7, "kill": 137}[how]
     wait_for(lambda: processes_in(system.hosts) == [], "the end of all ranks")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("tasks", "moments_ms"),
-    [([2], (0, *range(50, 150, 10))), ([1, 1], (0, 20, 60))],
+    [([2], (0, 70, 110)), ([1, 1], (0, 60))],
     ids=["on one node", "on two nodes"],
 )
 def test_a_rank_that_is_killed_while_it_starts_ends_the_job_and_is_named(
@@ -215,9 +209,11 @@ def pids_of(system: System, *words: str) -> list[str]:
     return [pid for pid, program, *_ in lines if any(word == Path(program).name for word in words)]
 
 
-def test_mpirun_that_is_told_to_end_takes_all_ranks_on_all_nodes_with_it(
+def test_mpirun_has_its_files_in_the_jobs_own_place_and_ends_all_ranks_on_all_nodes_when_told_to(
     system: System, running: "subprocess.Popen[str]"
 ) -> None:
+    for host in (1, 2, 3):
+        assert temporary_files(system, host), f"node{host} has no session there"
     system.hosts.inside("kill", "-TERM", *pids_of(system, "prterun", "mpirun.openmpi"))
     running.wait(timeout=BOUND_S)
     wait_for(lambda: processes_in(system.hosts) == [], "the end of all ranks")
@@ -225,19 +221,6 @@ def test_mpirun_that_is_told_to_end_takes_all_ranks_on_all_nodes_with_it(
 
 def temporary_files(system: System, host: int) -> str:
     return system.hosts.run(host, ["ls", system.hosts.directory / "tmp"], os.environ).out
-
-
-def test_temporary_files_do_not_outlive_mpirun(system: System) -> None:
-    """After a signal some may; the job's private directories end with it."""
-    assert system.run(TASKS, system.program, "ok").status == 0
-    for host in (1, 2, 3):
-        wait_for(lambda host=host: not temporary_files(system, host), f"the removal of node{host}'s files")
-
-
-@pytest.mark.usefixtures("running")
-def test_temporary_files_are_in_the_jobs_own_place(system: System) -> None:
-    for host in (1, 2, 3):
-        assert temporary_files(system, host), f"node{host} has no session there"
 
 
 def test_the_loss_of_a_daemon_does_not_look_like_a_success(system: System, running: "subprocess.Popen[str]") -> None:

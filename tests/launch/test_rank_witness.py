@@ -76,10 +76,13 @@ def test_mpirun_that_sleeps_on_although_a_rank_is_gone_is_killed_and_the_rank_na
     assert said == {"cosched: rank 3 ended with status 137\n"}, "once for mpirun to hand on, and once in its place"
 
 
-def test_a_job_that_is_to_go_on_without_a_rank_may(tmp_path: Path) -> None:
-    with launched(tmp_path, "prterun", "sleep 60", "--enable-recovery") as launcher:
+@pytest.mark.parametrize(
+    ("switches", "expected"),
+    [(["--enable-recovery"], True), (["--with-ft", "mpi"], True), (["--continuous"], True), ([], False)],
+)
+def test_job_goes_on_without_a_rank_by_the_switches_of_mpirun(
+    tmp_path: Path, switches: list[str], expected: bool
+) -> None:
+    with launched(tmp_path, "prterun", "sleep 60", *switches) as launcher:
         wait_for(lambda: rank_witness.is_stuck(launcher.pid, ("prterun",)), "mpirun asleep")
-        assert rank_witness.goes_on(launcher.pid)
-    with launched(tmp_path, "prterun", "sleep 60") as launcher:
-        wait_for(lambda: rank_witness.is_stuck(launcher.pid, ("prterun",)), "mpirun asleep")
-        assert not rank_witness.goes_on(launcher.pid)
+        assert rank_witness.goes_on(launcher.pid) == expected

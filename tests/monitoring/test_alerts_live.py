@@ -19,14 +19,6 @@ def test_a_scheduler_that_stops_is_told_alone_and_then_no_more() -> None:
     assert "CoschedSchedulerDown" in told[-1]
 
 
-@pytest.mark.slow
-def test_slow_calls_alert_fires_under_parallel_load_and_falls_silent() -> None:
-    need_root()
-    told: list[str] = []
-    campaign.campaign(["CoschedDeskCallsSlow"], say=told.append)
-    assert "CoschedDeskCallsSlow" in told[-1]
-
-
 def test_a_machine_that_is_slow_by_itself_excuses_an_owners_alert_and_no_other(tmp_path: Path) -> None:
     told = tmp_path / "witness"
     witness = campaign.Witness(told, faster=20.0)

@@ -45,23 +45,30 @@ def two_nodes(request: pytest.FixtureRequest) -> Iterator[Tiered]:
         assert bench.left() == []
 
 
-def test_up_status_down_leave_nothing(tiered_bench: Tiered) -> None:
+def test_up_status_down_name_the_tier_and_why_not_a_better_one_and_leave_nothing(tiered_bench: Tiered) -> None:
     bench, tier = tiered_bench
-    bench.up("--nodes", 2, "--tier", tier)
+    line = bench.up("--nodes", 2, "--tier", tier).splitlines()[0]
+    assert line.startswith(f"lab {bench.name}: tier {tier}, ")
+    assert ("; not tier " in line) == (tier > 1)
+    assert bench.done("status").splitlines()[0] == line
+    ran = bench.call("run", "node1", "--", "true")
+    assert (ran.stdout, ran.stderr.splitlines()[0]) == ("", line)
     told = json.loads(bench.done("status", "--json"))
     assert (told["name"], told["state"], told["tier"]) == (bench.name, "up", tier)
     assert [(node["name"], node["state"]) for node in told["nodes"]] == [(name, "up") for name in NODES]
     assert all(node["services"] == {"guard": "running", "agent": "running"} for node in told["nodes"])
     assert told["scheduler"] == {"scheduler": "running"}
     first, *_, last = bench.down().splitlines()
-    assert first.startswith(f"lab {bench.name}: tier {tier}, ")
+    assert first == line
     assert last == f"lab {bench.name} is down"
     assert bench.left() == []
     assert bench.down() == f"lab {bench.name} was not up\n"
     assert json.loads(bench.done("status", "--json", "--name", bench.name))["state"] == "down"
 
 
+@pytest.mark.parametrize("tiered_bench", ["tier 1", "tier 3"], indirect=True)
 def test_a_policy_of_ones_own_decides(tiered_bench: Tiered, tmp_path: Path) -> None:
+    """Where its directory is mounted for the scheduler, and where an ordinary user runs the lab."""
     bench, tier = tiered_bench
     for place in (tmp_path, *tmp_path.parents[:3]):
         place.chmod(place.stat().st_mode | 0o055)  # the lab may be an ordinary user's
@@ -75,17 +82,6 @@ def test_a_policy_of_ones_own_decides(tiered_bench: Tiered, tmp_path: Path) -> N
     refused = bench.call("up", "--name", "other", "--policy", "least_work:LeastWorkFirst", cwd="/")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "policy least_work:LeastWorkFirst: no module 'least_work'" in refused.stderr
-
-
-def test_every_command_says_first_which_tier_and_why_not_a_better_one(tiered_bench: Tiered) -> None:
-    bench, tier = tiered_bench
-    line = bench.up("--nodes", 1, "--tier", tier).splitlines()[0]
-    assert line.startswith(f"lab {bench.name}: tier {tier}, ")
-    assert ("; not tier " in line) == (tier > 1)
-    assert bench.done("status").splitlines()[0] == line
-    ran = bench.call("run", "node1", "--", "true")
-    assert (ran.stdout, ran.stderr.splitlines()[0]) == ("", line)
-    assert bench.down().splitlines()[0] == line
 
 
 def test_a_second_up_with_the_same_settings_is_content_and_with_others_it_says_so(two_nodes: Tiered) -> None:
@@ -174,19 +170,16 @@ def read_until(master: int, mark: bytes) -> bytes:
     return seen
 
 
-def test_a_directory_that_a_node_does_not_see_is_said(root_bench: Bench, tmp_path: Path) -> None:
-    root_bench.up("--nodes", 1)
-    ran = root_bench.run("node1", "pwd", cwd=tmp_path)
-    assert ran.returncode == 0
-    assert ran.stdout.strip() != str(tmp_path)
-    assert f"{tmp_path} is not to be seen on node1" in ran.stderr
-
-
-def test_a_kept_directory_is_seen(root_bench: Bench, tmp_path: Path) -> None:
-    kept = tmp_path / "with a space"
+def test_kept_directory_is_seen_and_another_is_reported_as_not_seen(root_bench: Bench, tmp_path: Path) -> None:
+    kept, other = tmp_path / "with a space", tmp_path / "other"
     kept.mkdir()
+    other.mkdir()
     (kept / "file").write_text("seen\n")
     root_bench.up("--nodes", 1, "--keep", kept)
+    ran = root_bench.run("node1", "pwd", cwd=other)
+    assert ran.returncode == 0
+    assert ran.stdout.strip() != str(other)
+    assert f"{other} is not to be seen on node1" in ran.stderr
     assert root_bench.run("node1", "cat", "file", cwd=kept).stdout == "seen\n"
     assert root_bench.output("node1", "ls", tmp_path).splitlines() == [kept.name]
 
@@ -279,7 +272,7 @@ def test_the_scheduler_is_found_from_a_desk(separated: Bench) -> None:
     assert [node["name"] for node in json.loads(told)["nodes"]] == list(NODES)
 
 
-def test_desk_commands_are_in_the_desks_control_group(root_bench: Bench) -> None:
+def test_desk_commands_are_in_the_desks_control_group_and_its_memory_limit_ends_them_alone(root_bench: Bench) -> None:
     root_bench.up("--nodes", 2, "--cpus", 2, "--mem", "256MiB")
     lines = root_bench.output("node2", "cat", "/proc/self/cgroup").splitlines()
     places = {line.split(":")[1]: line.split(":")[2] for line in lines}
@@ -292,6 +285,11 @@ def test_desk_commands_are_in_the_desks_control_group(root_bench: Bench) -> None
     files = ("memory.limit_in_bytes", "memory.max")
     limits = [path.read_text().strip() for file in files for path in groups(f"**{group}/{file}")]
     assert limits == [str(256 << 20)]
+    eater = root_bench.run("node1", root_bench.python, "-c", "x = bytearray(400 << 20); print(len(x))")
+    assert eater.returncode == 128 + signal.SIGKILL
+    services = json.loads(root_bench.done("status", "--json"))["nodes"][0]["services"]
+    assert services == {"guard": "running", "agent": "running"}
+    assert root_bench.output("node1", "hostname") == "node1\n"
 
 
 def test_a_capped_node_has_its_part_its_user_asks_for_less_and_its_agent_is_outside(root_bench: Bench) -> None:
@@ -306,15 +304,6 @@ def test_a_capped_node_has_its_part_its_user_asks_for_less_and_its_agent_is_outs
     whole = find(user["name"])
     assert user["cpu_share"] == pytest.approx(whole.cpu_share * part)
     assert user["typing"]["work_s"] == pytest.approx(whole.typing.work_s * part)
-
-
-def test_a_node_without_memory_loses_the_command_not_the_node(root_bench: Bench) -> None:
-    root_bench.up("--nodes", 1, "--mem", "256MiB")
-    eater = root_bench.run("node1", root_bench.python, "-c", "x = bytearray(400 << 20); print(len(x))")
-    assert eater.returncode == 128 + signal.SIGKILL
-    services = json.loads(root_bench.done("status", "--json"))["nodes"][0]["services"]
-    assert services == {"guard": "running", "agent": "running"}
-    assert root_bench.output("node1", "hostname") == "node1\n"
 
 
 def test_tier_3_takes_no_job_over_several_nodes_and_says_what_to_do(user_bench: Bench) -> None:

@@ -10,12 +10,11 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from cosched.apps.experiments.corun import CoRun
-from cosched.apps.experiments.interference import InterferenceWatch
+from cosched.apps.experiments.interference import InterferenceWatch, WatchedRun
 from cosched.apps.experiments.jobs import Cannot, Jobs
 from cosched.apps.experiments.matrix import spread
 from cosched.client.client import Client
@@ -66,7 +65,7 @@ def shared() -> list[Mix]:
     return [*(Mix(pair) for pair in itertools.combinations_with_replacement(KINDS, 2)), *map(Mix, FOURS)]
 
 
-class Paced(msgspec.Struct, frozen=True):
+class Paced(WatchedRun, frozen=True):
     """One job of a mix: how many iterations it did in a second, which part of the time was communication, and which
     part of the time its ranks were on a CPU.
     """
@@ -77,9 +76,6 @@ class Paced(msgspec.Struct, frozen=True):
     program: str
     iterations_per_s: float
     comm_ratio: float
-    steal: float = 0.0
-    others: float = 0.0
-    in_force: float | None = None
     cpu_ratio: float = 1.0
 
     @property
@@ -125,9 +121,8 @@ class Calibration:
             return
         self._say(f"round {number + 1}: {what}: " + ", ".join(f"{each.iterations_per_s:.2f}/s" for each in rates))
         for each in rates:
-            told = each.program, each.iterations_per_s, each.comm_ratio
-            cpu_ratio = min(1.0, each.cpu_ratio)
-            yield Paced(mode, list(mix.programs), mix.owned, *told, *taken, cpu_ratio=cpu_ratio)
+            told = each.program, each.iterations_per_s, each.comm_ratio, min(1.0, each.cpu_ratio)
+            yield Paced(mode, list(mix.programs), mix.owned, *told, **taken._asdict())
 
 
 class Observed(NamedTuple):

@@ -85,8 +85,7 @@ class RealJob(msgspec.Struct, frozen=True):
 
 
 class Trial(TrialRecord, frozen=True):
-    """A workload as it ran. ``steal`` and ``others``: what was taken of the machine meanwhile; ``took_s``: all of it;
-    ``in_force``: for which share of it the contract was in force at desks with a user (None: not known).
+    """A workload as it ran; ``took_s``: all of it.
 
     ``rates``: for "program tasks" the iterations in a second alone, and the seconds of a start; ``drift``: by how much
     faster programs ran alone when this trial was made than when its seed's iterations were worked out. ``ratio``: mean
@@ -101,9 +100,6 @@ class Trial(TrialRecord, frozen=True):
     rates: dict[str, tuple[float, float]]
     jobs: list[RealJob]
     took_s: float
-    steal: float = 0.0
-    others: float = 0.0
-    in_force: float | None = None
     drift: float = 0.0
     ratio: float | None = None
 
@@ -194,7 +190,8 @@ def run(
     ]
     took_s = round(time.monotonic() - began_s, 1)
     ratio = setup.WORKLOADS[workload]
-    return Trial(cluster.experiment, policy, mode, workload, seed, dict(alone), jobs, took_s, *taken, ratio=ratio)
+    told = dict(alone), jobs, took_s
+    return Trial(cluster.experiment, policy, mode, workload, seed, *told, ratio=ratio, **taken._asdict())
 
 
 class _Wanted(NamedTuple):

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from cosched.apps.experiments.desk_under_load import Desk, Talking
-from cosched.apps.experiments.interference import TRIES, InterferenceWatch
+from cosched.apps.experiments.interference import TRIES, InterferenceWatch, WatchedRun
 from cosched.apps.experiments.site import PARALLEL, PLAIN, Site, owners_word
 from cosched.client.client import Client
 from cosched.errors import Failed
@@ -65,22 +65,17 @@ class ContractRuns(NamedTuple):
     tries: int = TRIES
 
 
-class Felt(msgspec.Struct, frozen=True):
+class Felt(WatchedRun, frozen=True):
     """One run. ``p99_s`` and the like are by call; ``parallel_cpus`` is what parallel work used of each CPU.
 
     ``promised`` is what the owner's contract leaves it of each: by the node's settings, whatever is in force.
-    ``steal``, ``others``, ``in_force``: what was taken of the machine meanwhile, and for which share of the time the
-    contract was in force (``cosched.apps.experiments.interference``).
     """
 
     p50_s: dict[str, float]
     p95_s: dict[str, float]
     p99_s: dict[str, float]
     parallel_cpus: float
-    steal: float = 0.0
     samples: int = 0
-    others: float = 0.0
-    in_force: float | None = None
     promised: float = 0.5
 
 

@@ -24,7 +24,6 @@ from cosched.apps.experiments.contract import (
     Measured,
     Runs,
 )
-from cosched.apps.experiments.interference import Taken
 from cosched.apps.experiments.matrix import Spread, spread
 from cosched.report.intervals import framed, reach
 from cosched.report.palette import COLOURS
@@ -60,14 +59,14 @@ def by_cell(campaigns: Iterable[Sequence[Measured]]) -> Runs:
     """The runs of all campaigns, by tasks and condition; not those that were disturbed in all tries."""
     found: Runs = {}
     for measured in chain.from_iterable(campaigns):
-        if not Taken(measured.felt.steal, measured.felt.others).too_much:
+        if not measured.felt.disturbed:
             found.setdefault((measured.tasks, measured.condition), []).append(measured.felt)
     return found
 
 
 def disturbed(campaigns: Iterable[Sequence[Measured]]) -> list[Measured]:
     """The runs that don't count: too much was taken of the machine in all tries."""
-    return [each for each in chain.from_iterable(campaigns) if Taken(each.felt.steal, each.felt.others).too_much]
+    return [each for each in chain.from_iterable(campaigns) if each.felt.disturbed]
 
 
 def cells(found: Runs) -> list[Cell]:

@@ -81,7 +81,7 @@ class Experiment:
             self._say(f"{what}: {error}")
             return
         self._say(f"round {number + 1}: {what}: {seconds:.2f} s, company {rate:.2f}")
-        yield Run(work.name, company.name, mode, seconds, rate, *taken)
+        yield Run(work.name, company.name, mode, seconds, rate, **taken._asdict())
 
     def _made(self, work: Work, company: Company, mode: str) -> tuple[float, float]:
         if mode == ALONE:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
+import msgspec
 import psutil
 
 from cosched.apps.experiments.in_force import ContractLooks, desks
@@ -35,6 +36,19 @@ class Taken(NamedTuple):
     def too_much(self) -> bool:
         """Whether a run beside this is no measurement."""
         return self.steal > MOST_STOLEN or self.others > MOST_OTHERS
+
+
+class WatchedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that was measured, with what was :class:`Taken` of the machine meanwhile."""
+
+    steal: float = 0.0
+    others: float = 0.0
+    in_force: float | None = None
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether it is no measurement."""
+        return Taken(self.steal, self.others).too_much
 
 
 class Clocks(NamedTuple):

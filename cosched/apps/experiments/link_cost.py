@@ -10,11 +10,9 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-import msgspec
-
 from cosched.apps.experiments.calibrate import CLASSES, KINDS
 from cosched.apps.experiments.corun import CoRun
-from cosched.apps.experiments.interference import InterferenceWatch
+from cosched.apps.experiments.interference import InterferenceWatch, WatchedRun
 from cosched.apps.experiments.jobs import Cannot, Jobs
 from cosched.apps.experiments.matrix import Spread, spread
 from cosched.apps.experiments.testbed import Testbed
@@ -26,19 +24,13 @@ _PPM: Final = 1_000_000
 Say = Callable[[str], None]
 
 
-class Crossed(msgspec.Struct, frozen=True):
-    """A program's rate with a link of that delay (one way) between its two tasks, or :data:`ONE_CLUSTER`.
-
-    ``steal`` and ``others``: what was taken of the machine meanwhile (``cosched.apps.experiments.interference``).
-    """
+class Crossed(WatchedRun, frozen=True):
+    """A program's rate with a link of that delay (one way) between its two tasks, or :data:`ONE_CLUSTER`."""
 
     delay_us: int
     program: str
     iterations_per_s: float
     comm_ratio: float
-    steal: float = 0.0
-    others: float = 0.0
-    in_force: float | None = None
 
 
 def measured(place: Testbed, delay_us: int, seconds: float, say: Say) -> Iterator[Crossed]:
@@ -54,7 +46,7 @@ def measured(place: Testbed, delay_us: int, seconds: float, say: Say) -> Iterato
             say(f"{what}: {error}")
             continue
         say(f"{what}: {rate.iterations_per_s:.3f} iterations/s")
-        yield Crossed(delay_us, program, rate.iterations_per_s, rate.comm_ratio, *taken)
+        yield Crossed(delay_us, program, rate.iterations_per_s, rate.comm_ratio, **taken._asdict())
 
 
 def slowdowns(campaigns: Sequence[Sequence[Crossed]]) -> dict[tuple[int, str], tuple[Spread, int]]:

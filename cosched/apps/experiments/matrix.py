@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from cosched.apps.experiments.interference import Taken
+from cosched.apps.experiments.interference import WatchedRun
 
 ALONE: Final = "alone"
 MODES: Final = ("plain", "none", "ccs", "gang", "dcs", "spin")
@@ -59,11 +59,10 @@ COMPANIES: Final = (
 )
 
 
-class Run(msgspec.Struct, frozen=True):
+class Run(WatchedRun, frozen=True):
     """One run: how long the job took, and the company's rate, summed over its tasks, on each node (0 without).
 
-    ``mode`` is :data:`ALONE` where the company it is held against was not there. ``steal`` and ``others``: what was
-    taken of the machine meanwhile (``cosched.apps.experiments.interference``).
+    ``mode`` is :data:`ALONE` where the company it is held against was not there.
     """
 
     work: str
@@ -71,9 +70,6 @@ class Run(msgspec.Struct, frozen=True):
     mode: str
     seconds: float
     rate: float = 0.0
-    steal: float = 0.0
-    others: float = 0.0
-    in_force: float | None = None
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -131,7 +127,7 @@ def judged(campaigns: Iterable[Sequence[Run]]) -> list[Cell]:
     """
     found: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     for campaign in campaigns:
-        runs = [run for run in campaign if not Taken(run.steal, run.others).too_much]
+        runs = [run for run in campaign if not run.disturbed]
         alone: dict[tuple[str, str], list[float]] = {}
         for run in runs:
             if run.mode == ALONE:

@@ -16,7 +16,7 @@ import msgspec
 
 from cosched.apps.experiments.calibrate import CLASSES
 from cosched.apps.experiments.corun import PLAIN, CoRun
-from cosched.apps.experiments.interference import TRIES, InterferenceWatch, Taken
+from cosched.apps.experiments.interference import TRIES, InterferenceWatch, WatchedRun
 from cosched.apps.experiments.jobs import Cannot, Jobs
 from cosched.apps.experiments.matrix import Spread, spread
 from cosched.apps.experiments.testbed import Testbed
@@ -29,7 +29,7 @@ FLOOR: Final = 0.15
 MIX: Final = tuple(CLASSES.items())
 
 
-class MixedRun(msgspec.Struct, frozen=True):
+class MixedRun(WatchedRun, frozen=True):
     """One program of a run: its iterations for each second beside all others. ``desks``: how many have their owners.
 
     ``number``: the round, in which all modes are held against each other.
@@ -41,9 +41,6 @@ class MixedRun(msgspec.Struct, frozen=True):
     program: str
     iterations_per_s: float
     cpu_ratio: float
-    steal: float = 0.0
-    others: float = 0.0
-    in_force: float | None = None
 
 
 class MixedRuns(NamedTuple):
@@ -98,7 +95,8 @@ class Experiment:
         shown = ", ".join(f"{each.program} {each.iterations_per_s:.2f}/s" for each in rates)
         self._say(f"round {number + 1}: {what}: {shown}")
         for each in rates:
-            yield MixedRun(number, desks, mode, each.program, each.iterations_per_s, each.cpu_ratio, *taken)
+            rates_of = each.iterations_per_s, each.cpu_ratio
+            yield MixedRun(number, desks, mode, each.program, *rates_of, **taken._asdict())
 
 
 class MixedCell(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +124,7 @@ def judged(campaigns: Sequence[Sequence[MixedRun]]) -> list[MixedCell]:
     for runs in campaigns:
         whole: dict[tuple[int, int, str], dict[str, float]] = {}
         for run in runs:
-            if not Taken(run.steal, run.others).too_much:
+            if not run.disturbed:
                 whole.setdefault((run.number, run.desks, run.mode), {})[run.program] = run.iterations_per_s
         for (number, desks, mode), rates in whole.items():
             plain = whole.get((number, desks, PLAIN), {})

@@ -12,10 +12,8 @@ from functools import partial
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-import msgspec
-
 from cosched.apps.experiments.calibrate import KINDS
-from cosched.apps.experiments.interference import InterferenceWatch, Taken
+from cosched.apps.experiments.interference import InterferenceWatch, Taken, WatchedRun
 from cosched.apps.experiments.jobs import LONGEST_S, Cannot, Jobs, moment_s, program
 from cosched.client.client import Client
 from cosched.wire.api import JobDoc
@@ -53,11 +51,11 @@ SHAPES: Final = (
 BY_NAME: Final = {str(shape): shape for shape in SHAPES}
 
 
-class Ran(msgspec.Struct, frozen=True):
+class Ran(WatchedRun, frozen=True):
     """A job of a series as it ran: times in seconds since the series began, tasks by node.
 
     ``alone``: it had the nodes to itself, as one of those that the others are held against. ``cpu_ratio``: which part
-    of the time its ranks were on a CPU. ``steal`` and ``others``: what was taken of the machine meanwhile.
+    of the time its ranks were on a CPU.
     """
 
     series: int
@@ -69,9 +67,6 @@ class Ran(msgspec.Struct, frozen=True):
     start_s: float
     run_s: float
     cpu_ratio: float
-    steal: float = 0.0
-    others: float = 0.0
-    in_force: float | None = None
 
 
 #: What a series submits: each shape as often, with such a mean time between two (exponential).
@@ -120,18 +115,8 @@ class Series:
             nodes = {share.name: share.tasks for share in job.nodes}
             submit_s, start_s = moment_s(job.submit_time) - began_s, moment_s(job.start_time) - began_s
             self._say(f"series {number}, {self._mode}: {shape}{', alone' if alone else ''}: {job.run_s:.2f} s")
-            yield Ran(
-                number,
-                self._mode,
-                str(shape),
-                alone,
-                nodes,
-                round(submit_s, 3),
-                round(start_s, 3),
-                job.run_s,
-                cpu_ratio,
-                *taken,
-            )
+            times_s = round(submit_s, 3), round(start_s, 3), job.run_s
+            yield Ran(number, self._mode, str(shape), alone, nodes, *times_s, cpu_ratio, **taken._asdict())
 
 
 def _script(shape: Shape) -> str:

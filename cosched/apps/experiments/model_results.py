@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from cosched.apps.experiments.interference import Taken
 from cosched.apps.experiments.matrix import spread
 from cosched.apps.experiments.model import BY_NAME, LEVEL, Ran
 from cosched.model.allocation import Allocation, Share
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
 #: The goal: half of all jobs are predicted within this part of what they took.
 GOAL: Final = 0.15
 _MEMORY_BYTES: Final = 1 << 40
+#: What the table has medians of.
+_SHOWN: Final = ("alone_s", "took_s", "by_rates_s", "error", "simulated_s", "simulated_error", "naive_error")
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -73,7 +74,7 @@ class Judged(msgspec.Struct, frozen=True):
 
 def judged(runs: Sequence[Ran], sharings: Mapping[str, Sharing], policy: str) -> list[Judged]:
     """The jobs of all series; of one whose shapes did not all run alone, those that did. Disturbed runs don't count."""
-    runs = [run for run in runs if not Taken(run.steal, run.others).too_much]
+    runs = [run for run in runs if not run.disturbed]
     found: list[Judged] = []
     for key in sorted({(run.mode, run.series) for run in runs}):
         found += _of_one(*key, [run for run in runs if (run.mode, run.series) == key], sharings[key[0]], policy)
@@ -160,19 +161,7 @@ def table(found: Sequence[Judged]) -> Table:
 
 
 def _line(shown: Table, mode: str, name: str, jobs: Sequence[Judged]) -> None:
-    middle = statistics.median
-    shown.add(
-        mode,
-        name,
-        len(jobs),
-        middle(each.alone_s for each in jobs),
-        middle(each.took_s for each in jobs),
-        middle(each.by_rates_s for each in jobs),
-        middle(each.error for each in jobs),
-        middle(each.simulated_s for each in jobs),
-        middle(each.simulated_error for each in jobs),
-        middle(each.naive_error for each in jobs),
-    )
+    shown.add(mode, name, len(jobs), *(statistics.median(getattr(each, what) for each in jobs) for what in _SHOWN))
 
 
 def verdict(found: Sequence[Judged], mode: str) -> tuple[bool, str]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -46,19 +47,12 @@ def judged(
     return result
 
 
-def response_s(trial: Trial, kind: str = ALL) -> float:
-    """Mean response time of the jobs of a class that ran, in seconds."""
-    return float(np.mean([job.response_s for job in _of(trial, kind)]))
+def mean_s(what: str, trial: Trial, kind: str = ALL) -> float:
+    """Mean of a time of the jobs of a class that ran, in seconds."""
+    return float(np.mean([getattr(job, what) for job in _of(trial, kind)]))
 
 
-def wait_s(trial: Trial, kind: str = ALL) -> float:
-    """Mean wait, in seconds."""
-    return float(np.mean([job.wait_s for job in _of(trial, kind)]))
-
-
-def run_s(trial: Trial, kind: str = ALL) -> float:
-    """Mean execution time, in seconds."""
-    return float(np.mean([job.run_s for job in _of(trial, kind)]))
+wait_s, run_s, response_s = (partial(mean_s, what) for what in ("wait_s", "run_s", "response_s"))
 
 
 def makespan_s(trial: Trial) -> float:

@@ -106,9 +106,7 @@ class Trial(TrialRecord, frozen=True, kw_only=True):
     """A workload as it ran under an arm. ``verified``: so many jobs had a right answer, by their own check.
 
     ``digests``: of answers, by the log's number of the job, where a program tells it. ``aborts``: how often a job was
-    ended by the policy to wait again. ``took_s``: all of it. ``steal``
-    and ``others``: what was taken of the machine meanwhile; ``in_force``: for which share of it the contract was in
-    force at its desks (None: not known). ``measures``: the simulator's prediction.
+    ended by the policy to wait again. ``took_s``: all of it. ``measures``: the simulator's prediction.
     """
 
     paper: str
@@ -122,9 +120,6 @@ class Trial(TrialRecord, frozen=True, kw_only=True):
     measures: list[Measure]
     aborts: int = 0
     took_s: float
-    steal: float = 0.0
-    others: float = 0.0
-    in_force: float | None = None
 
     @property
     def planned(self) -> Planned:

@@ -11,8 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-import msgspec
-
+from cosched.apps.experiments.interference import WatchedRun
 from cosched.apps.experiments.jobs import Cannot
 from cosched.apps.experiments.run_log import MACHINE, RunLog, machine
 from cosched.apps.lab.lab import Lab
@@ -33,7 +32,7 @@ class Planned(NamedTuple):
     arm: tuple[str, ...]
 
 
-class TrialRecord(msgspec.Struct, frozen=True):
+class TrialRecord(WatchedRun, frozen=True):
     """A trial that was made."""
 
     @property

@@ -20,7 +20,7 @@ from cosched.apps.experiments.contract_results import Cell, by_cell, cells, dist
 
 def felt(wake_ms: float, burst_ms: float, cpus: float) -> Felt:
     p99 = dict.fromkeys(CALLS, wake_ms / 1000) | {"burst": burst_ms / 1000}
-    return Felt(p99, p99, p99, cpus, 0.0, 1000)
+    return Felt(p99, p99, p99, cpus, 1000)
 
 
 def desk(wake_ms: float, burst_ms: float = 1.05, cpus: float = 0.5, unprotected_ms: float = 5.0) -> Runs:
@@ -72,7 +72,7 @@ def test_runs_that_were_disturbed_do_not_count() -> None:
 @pytest.mark.parametrize(("cpus", "misses"), [(0.99, []), (0.97, ["97.0% of what there is without a contract"])])
 def test_when_nobody_is_there_parallel_work_gets_all(cpus: float, misses: list[str]) -> None:
     under_ccs = f"{ABSENT}ccs"
-    nobody = {(1, under_ccs): [Felt({}, {}, {}, cpus, 0.0)], (1, ABSENT_UNPROTECTED): [Felt({}, {}, {}, 1.0, 0.0)]}
+    nobody = {(1, under_ccs): [Felt({}, {}, {}, cpus)], (1, ABSENT_UNPROTECTED): [Felt({}, {}, {}, 1.0)]}
     assert judged(nobody, under_ccs).misses == misses
     assert judged(nobody, under_ccs).wake_up_p99_s is None
     assert judged(nobody, ABSENT_UNPROTECTED).misses == []

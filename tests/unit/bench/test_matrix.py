@@ -57,8 +57,8 @@ def test_each_run_is_held_against_those_alone_of_its_own_campaign() -> None:
 def test_runs_that_were_disturbed_do_not_count() -> None:
     runs = [ran(ALONE, (2.0, 0.0)), ran("ccs", (4.0, 0.5))]
     stolen, others = (
-        Run(WORK.name, ONE.name, "ccs", 9.0, 0.1, 0.006),
-        Run(WORK.name, ONE.name, ALONE, 9.0, 0.0, 0.0, 0.03),
+        Run(WORK.name, ONE.name, "ccs", 9.0, 0.1, steal=0.006),
+        Run(WORK.name, ONE.name, ALONE, 9.0, 0.0, others=0.03),
     )
     (cell,) = judged([[*runs, stolen, others]])
     assert (cell.runs, cell.slowdown.median) == (1, 2.0)

@@ -28,7 +28,8 @@ def trial(
     first = RealJob("CG", "comm", 2, 5.0, 0.0, 1.0, 1.0 + run_s, ["node1", "node2"])
     second = RealJob("BT", "cpu", 2, 5.0, 2.0, 1.0 + run_s, 1.0 + 2 * run_s, ["node1", "node2"])
     ratio = ratio or WORKLOADS[workload]
-    return Trial(experiment, policy, mode, workload, seed, RATES, [first, second], 60.0, 0.001, 0.01, ratio=ratio)
+    taken = {"steal": 0.001, "others": 0.01}
+    return Trial(experiment, policy, mode, workload, seed, RATES, [first, second], 60.0, ratio=ratio, **taken)
 
 
 def test_a_trials_measures_are_means_over_its_jobs() -> None:

@@ -19,20 +19,16 @@ def test_whoever_is_killed_every_job_ends_once_and_nothing_is_left() -> None:
         Round("supervisor", "run", 3, 7),
         Round("script", "launch", 4, 7),
         Round("rank", "run", 5, 7),
-        Round("agent", "launch", 6, 7),
-        Round("scheduler", "end", 7, 7),
     ]
     hit = campaign(tried)
     assert sum(hit.values()) == len(tried)
 
 
-@pytest.mark.slow
-def test_who_is_looked_for_late_is_still_met_in_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a busy machine: after three seconds, of a program that usually computes for one."""
-    need_tier_1()
-    monkeypatch.setitem(faults._MOMENTS_S, "run", (3.0, 3.0))
-    hit = campaign([Round("script", "run", 1, 7), Round("rank", "run", 2, 7)])
-    assert set(hit.elements()) == {("script", "run"), ("rank", "run")}
+def test_program_that_is_to_be_killed_while_it_runs_outlasts_a_late_kill() -> None:
+    """As on a busy machine: the process is looked for after many seconds, and a program usually computes for one."""
+    met = {(site, phase) for site in faults.SITES for phase in faults.PHASES if Round(site, phase, 1, 7).is_met}
+    assert met == {("script", "run"), ("rank", "run")}
+    assert 10 * faults._MOMENTS_S["run"][1] <= faults._LONG_S
 
 
 def need_tier_1() -> None:

@@ -36,7 +36,7 @@ jobs:
   - {{executable: 3, program: sit}}
 """
 #: Executable and tasks of each job; they come ten seconds after each other.
-JOBS = [(1, 2), (2, 1), (1, 4), (2, 1), (1, 1), (1, 2), (2, 1), (1, 4), (2, 1)]
+JOBS = [(1, 2), (2, 1), (1, 4), (2, 1), (1, 1)]
 #: What they do in their second, by the map.
 WORK = {(1, 1): 4, (1, 2): 6, (1, 4): 8, (2, 1): 5}
 SITTING = [(3, 1)] * 4
@@ -162,9 +162,9 @@ def test_an_interrupt_ends_the_real_processes_of_its_jobs_and_of_no_other(
 
 FOLDED = """\
 ; MaxProcs: 4
-1 0 -1 3 2 -1 -1 2 -1 -1 1 1 1 1 -1 -1 -1 -1
+1 0 -1 2 2 -1 -1 2 -1 -1 1 1 1 1 -1 -1 -1 -1
 2 1 -1 1 3 -1 -1 3 -1 -1 1 1 1 1 -1 -1 -1 -1
-3 2 -1 8 2 -1 -1 2 -1 -1 1 1 1 1 -1 -1 -1 -1
+3 2 -1 4 2 -1 -1 2 -1 -1 1 1 1 1 -1 -1 -1 -1
 """
 #: Computes for as long as the plan says, and until there is what it is told to wait for.
 SPIN = """\

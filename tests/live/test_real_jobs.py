@@ -1,11 +1,8 @@
-"""Real MPI jobs on a real lab: the answer, the control groups, and every way to end."""
+"""Real MPI jobs on a real lab, and every way to end. Answers, launchers and control groups: ``test_launchers``."""
 
-import json
 import os
-import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,92 +10,15 @@ from kit.waiting import BOUND_S
 
 from cosched.apps.lab.lab import Lab
 from space_scheduler.replay import replay
-from tests.live.conftest import Jobs, carrying, groups_of
+from tests.live.conftest import Jobs, carrying
 
 pytestmark = pytest.mark.xdist_group("live")
-
-CG = f"exec mpirun '{sys.executable}' -m cosched.programs cg --class S --json"
 
 
 @pytest.fixture(autouse=True)
 def _several_nodes(lab: Lab) -> None:
     if lab.tier == 3:
         pytest.skip(f"needs a lab whose jobs may span nodes: {lab.why}")
-
-
-def test_four_ranks_on_four_nodes_give_the_verified_answer(lab: Lab, jobs: Jobs) -> None:
-    job = jobs.ended(jobs.submit(CG))
-    assert job.state == "completed", (job, jobs.error(job.job_id))
-    assert sorted(share.name for share in job.nodes) == sorted(lab.nodes)
-    result = json.loads(jobs.output(job.job_id).splitlines()[-1])
-    assert result["ranks"] == 4
-    assert result["verified"] is True
-    assert len(set(result["hosts"])) == 4
-
-
-@pytest.mark.system("openmpi-bin", "libopenmpi-dev", "gcc")
-def test_the_same_with_debians_open_mpi(lab: Lab, jobs: Jobs, programs: Path) -> None:
-    program = compiled(programs)
-    with_lab = lab.run(lab.nodes[0], ["test", "-x", str(program)])
-    assert with_lab.returncode == 0, "the lab's nodes do not see the program"
-    job = jobs.ended(jobs.submit(f"exec mpirun '{program}'", environment={"PATH": "/usr/bin:/bin"}))
-    assert job.state == "completed", (job, jobs.error(job.job_id))
-    lines = sorted(jobs.output(job.job_id).splitlines())
-    assert [line.split(" on ")[0] for line in lines] == [f"rank {rank} of 4: sum 6" for rank in range(4)]
-    assert {line.split(" on ")[1] for line in lines} == set(lab.nodes)
-
-
-def compiled(folder: Path) -> Path:
-    """A C program that sums its ranks over all ranks, made by Debian's own compiler wrapper."""
-    source = folder / "sum.c"
-    source.write_text(
-        """
-#include <mpi.h>
-#include <stdio.h>
-int main(int argc, char **argv) {
-    int rank, size, sum, length;
-    char host[MPI_MAX_PROCESSOR_NAME];
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    MPI_Get_processor_name(host, &length);
-    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    printf("rank %d of %d: sum %d on %s\\n", rank, size, sum, host);
-    MPI_Finalize();
-    return 0;
-}
-"""
-    )
-    compiler = shutil.which("mpicc.openmpi")
-    assert compiler
-    subprocess.run([compiler, "-o", folder / "sum", source], check=True, timeout=BOUND_S)
-    return folder / "sum"
-
-
-@pytest.mark.usefixtures("needs_tier_1")
-@pytest.mark.parametrize(
-    "path", [None, pytest.param("/usr/bin:/bin", marks=pytest.mark.system("openmpi-bin"))], ids=["wheel", "debian"]
-)
-def test_every_process_is_in_the_jobs_groups_and_cancel_ends_them_all(lab: Lab, jobs: Jobs, path: str | None) -> None:
-    environment = {"PATH": path} if path else {}
-    job_id = jobs.submit("echo up; exec mpirun sh -c 'echo here; sleep 60'", environment=environment)
-    jobs.becomes(job_id, "running")
-    give_up_s = time.monotonic() + 30
-    while jobs.output(job_id).count("here") < 4:
-        assert time.monotonic() < give_up_s, jobs.error(job_id)
-        time.sleep(0.05)
-    groups = groups_of(lab, job_id)
-    assert sorted(groups) == sorted(lab.nodes)
-    assert all(groups.values())
-    inside = set().union(*groups.values())
-    ours = {pid for pid in carrying(job_id) if in_lab(pid, lab)}
-    assert len(ours) >= 8  # a shell and a sleep on each of four nodes, and what launched them
-    assert ours <= inside
-    jobs.client.cancel(job_id)
-    job = jobs.ended(job_id)
-    assert job.state == "cancelled"
-    assert not set().union(*groups_of(lab, job_id).values())
-    assert not [pid for pid in inside if Path(f"/proc/{pid}").exists()]
 
 
 def in_lab(pid: int, lab: Lab) -> bool:

@@ -110,79 +110,111 @@ def rows(section: str) -> str:
     return f"[...document.querySelectorAll('#{section} tbody tr')].map((row) => row.innerText)"
 
 
-async def test_it_shows_what_there_is_live_and_asks_nobody_else(browser: Chromium, cluster: Cluster) -> None:
+async def test_page_of_a_running_service(browser: Chromium, cluster: Cluster) -> None:
+    """What changes neither the browser nor the jobs that the next looks at, on one page."""
     async with shown(browser, cluster) as page:
-        tab = page.tab
-        mine = await tab.js(rows("mine"))
-        assert [int(text.split()[0]) for text in mine][:2] == [page.runs, page.waits], "what runs, then what waits"
-        assert [text for text in mine if "broken" in text and "failed" in text]
-        nodes = {text.split()[0]: text for text in await tab.js(rows("nodes"))}
-        assert "limited" in nodes["n1"]
-        assert "free" in nodes["n2"]
-        assert "draining: a <b>disk</b>" in nodes["n5"] or "drained: a <b>disk</b>" in nodes["n5"]
-        assert "not available" in nodes["n6"]
-        assert "50 % of CPU" in nodes["n1"]
-        assert "lost or drained ones are needed" in (await tab.js(rows("queue")))[0]
-        assert [text for text in await tab.js(rows("running")) if "theirs" in text and "ada" in text]
-        await tab.until(f"({rows('aside')}).some((text) => text.startsWith('node n5') && text.includes('resume n5'))")
-        job_id = await page.service.submit(hold=True, name="later")
-        await tab.until(f"({rows('mine')}).some((text) => text.startsWith('{job_id} '))")
-        await page.service.post(f"/v1/jobs/{job_id}/cancel")
-        await tab.until(f"({rows('ended')}).some((text) => text.startsWith('{job_id} '))")
-        assert await tab.js("document.getElementById('state').innerText") == "Live"
-        assert {url.split("/page/")[0] for url in tab.asked} == {page.proxy.url("")}
-        assert not tab.complaints
-        assert await tab.js("document.cookie") == "", "scripts do not get it"
-        await names_are_there(tab)
+        await page_shows_the_live_state_and_asks_this_service_alone(page)
+        await names_stay_text_and_a_story_tells_a_failure(page)
+        await keys_lead_through_the_chart_and_the_focus_stays(page)
+        await job_beyond_the_queue_that_is_sent_is_not_next(page)
+        await long_reason_breaks_no_other_word(page)
 
 
-async def test_names_stay_text_and_a_story_tells_a_failure(browser: Chromium, cluster: Cluster) -> None:
-    async with shown(browser, cluster) as page:
-        tab = page.tab
-        assert await tab.js("document.querySelectorAll('main img, main b, main script').length") == 0
-        await tab.js(f"document.querySelector('button.job[data-job=\"{page.runs}\"]').click()")
-        await tab.until("!!document.querySelector('#story-body dl')")
-        assert HOSTILE in await tab.js("document.getElementById('story-title').innerText")
-        assert await tab.js("document.querySelectorAll('dialog img').length") == 0
-        assert await tab.js("document.title") != "taken"
-        name = f"document.querySelector('button.job[data-job=\"{page.waits}\"] bdi')"
-        assert await tab.js(f"{name}.textContent") == HEBREW
-        assert await tab.js(
-            f"{name}.getBoundingClientRect().left > {name}.previousElementSibling.getBoundingClientRect().left"
-        )
-        await tab.js("document.getElementById('story-close').click()")
-        await tab.js(f"document.querySelector('button.job[data-job=\"{page.failed}\"]').click()")
-        text = await tab.until(
-            "document.querySelector('#story-body pre') && document.getElementById('story').innerText"
-        )
-        assert "the script ended with status 3" in text
-        assert "Traceback\nboom" in text
+async def page_shows_the_live_state_and_asks_this_service_alone(page: Shown) -> None:
+    tab = page.tab
+    mine = await tab.js(rows("mine"))
+    assert [int(text.split()[0]) for text in mine][:2] == [page.runs, page.waits], "what runs, then what waits"
+    assert [text for text in mine if "broken" in text and "failed" in text]
+    nodes = {text.split()[0]: text for text in await tab.js(rows("nodes"))}
+    assert "limited" in nodes["n1"]
+    assert "free" in nodes["n2"]
+    assert "draining: a <b>disk</b>" in nodes["n5"] or "drained: a <b>disk</b>" in nodes["n5"]
+    assert "not available" in nodes["n6"]
+    assert "50 % of CPU" in nodes["n1"]
+    assert "lost or drained ones are needed" in (await tab.js(rows("queue")))[0]
+    assert [text for text in await tab.js(rows("running")) if "theirs" in text and "ada" in text]
+    await tab.until(f"({rows('aside')}).some((text) => text.startsWith('node n5') && text.includes('resume n5'))")
+    job_id = await page.service.submit(hold=True, name="later")
+    await tab.until(f"({rows('mine')}).some((text) => text.startsWith('{job_id} '))")
+    await page.service.post(f"/v1/jobs/{job_id}/cancel")
+    await tab.until(f"({rows('ended')}).some((text) => text.startsWith('{job_id} '))")
+    assert await tab.js("document.getElementById('state').innerText") == "Live"
+    assert {url.split("/page/")[0] for url in tab.asked} == {page.proxy.url("")}
+    assert not tab.complaints
+    assert await tab.js("document.cookie") == "", "scripts do not get it"
+    await names_are_there(tab)
 
 
-async def test_keys_lead_through_the_chart_and_the_focus_stays(browser: Chromium, cluster: Cluster) -> None:
-    async with shown(browser, cluster) as page:
-        tab = page.tab
-        await tab.js("document.getElementById('chart').focus()")
-        await tab.key("ArrowDown")
-        first = await tab.until("document.getElementById('told').innerText.trim()")
-        assert first.startswith("Job ")
-        for key in ("ArrowDown", "ArrowUp", "ArrowLeft", "ArrowRight", "+", "-", "Home"):
-            await tab.key(key)
-        await tab.key("ArrowRight", shift=True)
-        assert await tab.js("document.getElementById('now').getAttribute('aria-pressed')") == "false"
-        await tab.key("Home")
-        assert await tab.js("document.getElementById('now').getAttribute('aria-pressed')") == "true"
-        await tab.key("Enter")
-        await tab.until("!!document.querySelector('dialog[open] #story-body dl')")
-        assert "What happened" in await tab.js("document.getElementById('story-body').innerText")
-        await tab.key("Escape")
-        await tab.until("!document.querySelector('dialog[open]')")
-        assert await tab.js("document.activeElement.id") == "chart", "the focus is where it was"
-        button = f"document.querySelector('#mine button.job[data-job=\"{page.waits}\"]')"
-        await tab.js(f"{button}.focus()")
-        job_id = await page.service.submit(hold=True)
-        await tab.until(f"({rows('mine')}).some((text) => text.trim().startsWith('{job_id}'))")
-        assert await tab.js(f"document.activeElement === {button}")
+async def names_stay_text_and_a_story_tells_a_failure(page: Shown) -> None:
+    tab = page.tab
+    assert await tab.js("document.querySelectorAll('main img, main b, main script').length") == 0
+    await tab.js(f"document.querySelector('button.job[data-job=\"{page.runs}\"]').click()")
+    await tab.until("!!document.querySelector('#story-body dl')")
+    assert HOSTILE in await tab.js("document.getElementById('story-title').innerText")
+    assert await tab.js("document.querySelectorAll('dialog img').length") == 0
+    assert await tab.js("document.title") != "taken"
+    name = f"document.querySelector('button.job[data-job=\"{page.waits}\"] bdi')"
+    assert await tab.js(f"{name}.textContent") == HEBREW
+    assert await tab.js(
+        f"{name}.getBoundingClientRect().left > {name}.previousElementSibling.getBoundingClientRect().left"
+    )
+    await tab.js("document.getElementById('story-close').click()")
+    await tab.js(f"document.querySelector('button.job[data-job=\"{page.failed}\"]').click()")
+    text = await tab.until("document.querySelector('#story-body pre') && document.getElementById('story').innerText")
+    assert "the script ended with status 3" in text
+    assert "Traceback\nboom" in text
+    await tab.js("document.getElementById('story-close').click()")
+
+
+async def keys_lead_through_the_chart_and_the_focus_stays(page: Shown) -> None:
+    tab = page.tab
+    await tab.js("document.getElementById('chart').focus()")
+    await tab.key("ArrowDown")
+    first = await tab.until("document.getElementById('told').innerText.trim()")
+    assert first.startswith("Job ")
+    for key in ("ArrowDown", "ArrowUp", "ArrowLeft", "ArrowRight", "+", "-", "Home"):
+        await tab.key(key)
+    await tab.key("ArrowRight", shift=True)
+    assert await tab.js("document.getElementById('now').getAttribute('aria-pressed')") == "false"
+    await tab.key("Home")
+    assert await tab.js("document.getElementById('now').getAttribute('aria-pressed')") == "true"
+    await tab.key("Enter")
+    await tab.until("!!document.querySelector('dialog[open] #story-body dl')")
+    assert "What happened" in await tab.js("document.getElementById('story-body').innerText")
+    await tab.key("Escape")
+    await tab.until("!document.querySelector('dialog[open]')")
+    assert await tab.js("document.activeElement.id") == "chart", "the focus is where it was"
+    button = f"document.querySelector('#mine button.job[data-job=\"{page.waits}\"]')"
+    await tab.js(f"{button}.focus()")
+    job_id = await page.service.submit(hold=True)
+    await tab.until(f"({rows('mine')}).some((text) => text.trim().startsWith('{job_id}'))")
+    assert await tab.js(f"document.activeElement === {button}")
+
+
+async def job_beyond_the_queue_that_is_sent_is_not_next(page: Shown) -> None:
+    why = await page.tab.js(
+        "import('/page/static/data.js').then(({ Data }) => {"
+        " const data = new Data(); data.cluster = { free_procs: 9 };"
+        " const why = (id, queue, tasks = 1) => { data.queue = queue;"
+        "  return data.why({ id, state: 'queued', tasks, promisedMs: null, why: '' }); };"
+        " return [why(7, [7, 8]), why(8, [7, 8]), why(9, [7, 8]), why(9, []), why(7, [7], 10)]; })"
+    )
+    assert why == [
+        "next in the order",
+        "1 job is ahead of it in the order",
+        "at least 2 jobs are ahead of it in the order",
+        "behind all that is shown here",
+        "needs 10 CPUs, 9 are free",
+    ]
+
+
+async def long_reason_breaks_no_other_word(page: Shown) -> None:
+    await page.service.post(f"/v1/nodes/{NODES[3]}/drain", {"reason": "a disk that fails " * 12})
+    await page.tab.until(f"({rows('nodes')}).some((text) => text.includes('that fails a disk'))")
+    jobs = "[...document.querySelectorAll('#nodes td[data-head=Jobs]')].filter((each) => each.innerText === 'none')"
+    tall = "(each) => { const range = document.createRange(); range.selectNodeContents(each); return range; }"
+    lines = await page.tab.js(f"{jobs}.map({tall}).map((range) => range.getClientRects().length)")
+    assert set(lines) == {1}
 
 
 async def test_the_focus_stays_on_a_row_when_the_one_before_it_goes(browser: Chromium, cluster: Cluster) -> None:
@@ -227,24 +259,6 @@ async def test_a_story_opened_before_the_one_before_it_has_told_its_end_is_told(
         await tab.until("!!document.querySelector('#story-body pre')")
 
 
-async def test_a_job_beyond_the_queue_that_is_sent_is_not_next(browser: Chromium, cluster: Cluster) -> None:
-    async with shown(browser, cluster) as page:
-        why = await page.tab.js(
-            "import('/page/static/data.js').then(({ Data }) => {"
-            " const data = new Data(); data.cluster = { free_procs: 9 };"
-            " const why = (id, queue, tasks = 1) => { data.queue = queue;"
-            "  return data.why({ id, state: 'queued', tasks, promisedMs: null, why: '' }); };"
-            " return [why(7, [7, 8]), why(8, [7, 8]), why(9, [7, 8]), why(9, []), why(7, [7], 10)]; })"
-        )
-        assert why == [
-            "next in the order",
-            "1 job is ahead of it in the order",
-            "at least 2 jobs are ahead of it in the order",
-            "behind all that is shown here",
-            "needs 10 CPUs, 9 are free",
-        ]
-
-
 async def test_the_theme_is_the_systems_until_it_is_chosen_and_all_fits_on_a_phone(
     browser: Chromium, cluster: Cluster
 ) -> None:
@@ -276,16 +290,6 @@ async def test_used_links_and_ended_visits_say_what_to_do(browser: Chromium, clu
         await tab.until("document.getElementById('state').innerText.includes('Not connected')")
         async with running(cluster):
             await tab.until("document.getElementById('state').innerText.includes('This visit has ended')")
-
-
-async def test_a_long_reason_breaks_no_other_word(browser: Chromium, cluster: Cluster) -> None:
-    async with shown(browser, cluster) as page:
-        await page.service.post(f"/v1/nodes/{NODES[3]}/drain", {"reason": "a disk that fails " * 12})
-        await page.tab.until(f"({rows('nodes')}).some((text) => text.includes('that fails a disk'))")
-        jobs = "[...document.querySelectorAll('#nodes td[data-head=Jobs]')].filter((each) => each.innerText === 'none')"
-        tall = "(each) => { const range = document.createRange(); range.selectNodeContents(each); return range; }"
-        lines = await page.tab.js(f"{jobs}.map({tall}).map((range) => range.getClientRects().length)")
-        assert set(lines) == {1}
 
 
 async def test_what_is_shown_is_as_of_when_the_service_was_heard_last(

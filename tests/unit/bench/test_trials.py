@@ -55,7 +55,7 @@ def test_trial_of_an_earlier_workload_is_made_again() -> None:
 def test_seed_that_another_machine_began_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / f"{RUNS}.jsonl").write_text('{"how": {"machine": "Linux 2.6, 1 x 486"}}\n')
     kept = Trials(tmp_path, Made)
-    first, *later = made("w1a", "w2a", "n1c")
+    first, *later = made("w1a", "w2a", "n1c", "w1b")  # the last one before that was known
     kept.log.keep(first)
     kept.log.begin({}, add=True)
     kept.log.keep_each(later)

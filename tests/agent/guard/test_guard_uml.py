@@ -14,8 +14,8 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-#: What everybody waits for in CI is bounded to two minutes.
-SHORT_S, LONG_S = 120, 420
+#: What everybody waits for in CI took 124 s on two cores with six other processes to run; bounded to twice that.
+SHORT_S, LONG_S = 240, 420
 #: A hundred guards, each started anew on one slow CPU: four minutes where nothing else runs on the machine.
 SYSTEMD_S = 900
 
@@ -34,6 +34,8 @@ TESTS = (
     "test_levers.py::test_the_raised_job_gets_most_of_a_cpu[idle]",
     "test_decoys.py::test_they_are_there_with_a_ceiling_and_a_job_and_gone_without",
 )
+#: Besides: the link between two clusters of a lab, where the kernel holds the packets.
+LINK_TESTS = ("../../lab/test_kernel_link.py",)
 #: The rest takes a minute and more on its one slow CPU.
 LONG_TESTS = (
     "test_decoys.py::test_they_die_with_the_guard",
@@ -83,10 +85,11 @@ def memory(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.system("gcc")
 @pytest.mark.parametrize(
     ("names", "deadline_s"),
-    [(TESTS, SHORT_S), pytest.param(LONG_TESTS, LONG_S, marks=pytest.mark.long)],
+    [((*TESTS, *LINK_TESTS), SHORT_S), pytest.param(LONG_TESTS, LONG_S, marks=pytest.mark.long)],
     ids=["short", "long"],
 )
 def test_cgroup_v2_passes_the_same_tests(memory: Path, names: tuple[str, ...], deadline_s: int) -> None:
+    """In one boot, which also runs the tests of links: this kernel can delay packets."""
     output, passed = ran(memory, names, deadline_s)
     assert passed >= len(names), output
 
@@ -99,14 +102,6 @@ def test_cgroup_v2_passes_the_same_tests(memory: Path, names: tuple[str, ...], d
 def test_guard_and_agent_are_services_of_systemds(memory: Path, kills: int) -> None:
     output, passed = ran(memory, ["in_systemd.py"], SYSTEMD_S, "cosched_systemd=yes", f"cosched_kills={kills}")
     assert passed == 13, output
-
-
-@pytest.mark.slow
-@pytest.mark.system("user-mode-linux")
-@pytest.mark.system("gcc")
-def test_a_kernel_that_can_delay_packets_carries_the_link_between_a_labs_clusters(memory: Path) -> None:
-    output, passed = ran(memory, ["../../lab/test_kernel_link.py"], SHORT_S)
-    assert passed == 2, output
 
 
 def ran(memory: Path, names: Sequence[str], deadline_s: int, *more: str) -> tuple[str, int]:

@@ -13,10 +13,8 @@ from typing import Final
 
 import psutil
 
-from campaigns import _debian_jobs as jobs
 from campaigns._ansible_lab import need
-from campaigns._debian_ground import CHECKOUT, DESK, HEAD, Ground
-from campaigns._systemd_hosts import USER
+from campaigns._debian_ground import CHECKOUT, HEAD, Ground
 from cosched.apps.experiments.contract import IDLE, RUNS, Measured
 from cosched.apps.experiments.contract_results import Cell, by_cell, cells
 from cosched.apps.experiments.matrix import Spread
@@ -27,7 +25,7 @@ _NS: Final = 1e9
 #: Where runs are kept, beside the machines' disks.
 _KEPT: Final = "measured"
 #: A command may take so long, times the factor.
-_PATIENCE_S: Final = 120.0
+_PATIENCE_S: Final = 240.0
 
 
 def contract(ground: Ground) -> None:

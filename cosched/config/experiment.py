@@ -13,6 +13,7 @@ from cosched.errors import BadInput
 from cosched.model.components import MOST_COMPONENTS, Between, Dividing, Partition
 from cosched.model.time import US_PER_S
 from cosched.workload import speedups
+from cosched.workload.estimates import EstimateModel, parse
 from cosched.workload.rules import MAX_PROCS, AtLimit, InputRules, NegativeTimes, NeverRan, ProcsFrom
 from cosched.workload.shapes import Work
 from cosched.workload.swf import ExtraColumns
@@ -84,10 +85,14 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise bad("resize_cost", self.resize_cost, "30 days at most")
         if duration_us(self.launch_delay, f"{where}: launch_delay" if where else "--launch-delay") > MAX_DELAY_US:
             raise bad("launch_delay", self.launch_delay, "30 days at most")
-        for key, found, expected in self._problems_of_clusters():
+        for key, found, expected in (*self._problems_of_predictions(), *self._problems_of_clusters()):
             raise bad(key, found, expected)
         _ = self.between
         return self
+
+    def _problems_of_predictions(self) -> Iterator[tuple[str, object, str]]:
+        if self.predicted and (self.site or self.shapes or self.clusters or self.work is not Work.LOGGED):
+            yield "estimates", self.estimates, "rigid jobs on one machine of counted processors"
 
     def _problems_of_clusters(self) -> Iterator[tuple[str, object, str]]:
         """What the settings of several clusters have wrong: key, what was found, what is expected."""
@@ -149,6 +154,11 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def resize_cost_us(self) -> int:
         """How long a running job does nothing after a change of its processes, microseconds."""
         return duration_us(self.resize_cost, "resize_cost")
+
+    @property
+    def predicted(self) -> bool:
+        """Whether the scheduler goes by its own predictions of run times."""
+        return parse(self.estimates).model is EstimateModel.PREDICTED
 
     @property
     def launch_delay_us(self) -> int:

@@ -80,6 +80,14 @@ _KNOWN: Final = (
         provider="Moe Jette, Lawrence Livermore National Laboratory (LLNL)",
     ),
     PublicLog(
+        name="SDSC-SP2-1998-4.2-cln",
+        url=f"{ARCHIVE}/l_sdsc_sp2/SDSC-SP2-1998-4.2-cln.swf.gz",
+        sha256="e03fe48be50c4ab04d6bb2285296d9c3399e9c1f27ee79b754ad32a14abd9bac",
+        size=1_205_570,
+        machine="IBM SP2, 128 nodes",
+        provider="Victor Hazlewood, San Diego Supercomputer Center (SDSC)",
+    ),
+    PublicLog(
         name="RICC-2010-2",
         url=f"{ARCHIVE}/l_ricc/RICC-2010-2.swf.gz",
         sha256="38b7c5c9843d9a9f3d61a2d8b927f6d39b68b368fb713886b5f2ce3499f2ec82",

@@ -7,6 +7,8 @@
 ``factor:F``
     Uniform in [r, F·r], r being the run time and F ≥ 1 the "badness" of the estimates: Feitelson and Weil 1998,
     section 3.3 and Table 3.
+``predicted``
+    What the log has; the scheduler goes by predictions of its own (``space_scheduler.simulator.predicting``).
 ``tsafrir`` or ``tsafrir:MAX_S``
     D. Tsafrir, Y. Etsion and D. G. Feitelson, "Modeling user runtime estimates", JSSPP 2005, LNCS 3834, pp. 1-35. Users
     pick from few values: 20 popular ones cover 89 % of the jobs, the most popular is the largest that is allowed.
@@ -47,6 +49,7 @@ class EstimateModel(StrEnum):
     USER = "user"
     EXACT = "exact"
     FACTOR = "factor"
+    PREDICTED = "predicted"
     TSAFRIR = "tsafrir"
 
 
@@ -65,7 +68,7 @@ class Estimates(msgspec.Struct, frozen=True):
         return self.model.value
 
 
-_SPECS: Final = "user, exact, factor:F with F of at least 1, tsafrir or tsafrir:MAX_SECONDS"
+_SPECS: Final = "user, exact, predicted, factor:F with F of at least 1, tsafrir or tsafrir:MAX_SECONDS"
 
 
 def parse(spec: str) -> Estimates:
@@ -76,7 +79,7 @@ def parse(spec: str) -> Estimates:
     except ValueError:
         near = nearest(name, [model.value for model in EstimateModel])
         raise BadInput("estimates", f"{spec!r} is not known", _SPECS, nearest=near) from None
-    if model in (EstimateModel.USER, EstimateModel.EXACT):
+    if model in (EstimateModel.USER, EstimateModel.EXACT, EstimateModel.PREDICTED):
         if colon:
             raise BadInput("estimates", f"{spec!r}: {name} takes no value", _SPECS, nearest=name)
         return Estimates(model)
@@ -94,8 +97,8 @@ def parse(spec: str) -> Estimates:
 
 
 def with_estimates(workload: Workload, estimates: Estimates, rng: np.random.Generator) -> Workload:
-    """The workload with its jobs' estimates replaced. All models but ``user`` give estimates of at least the run."""
-    if estimates.model is EstimateModel.USER:
+    """The workload with its jobs' estimates replaced, but by ``user`` and ``predicted``: at least the run time."""
+    if estimates.model in (EstimateModel.USER, EstimateModel.PREDICTED):
         return workload
     run_us = workload.run_us
     if estimates.model is EstimateModel.EXACT:

@@ -127,4 +127,5 @@ def run(
         fold_cost_ppm=experiment.fold_cost_ppm,
         resize_cost_us=experiment.resize_cost_us,
         holdings=holdings,
+        predicted=experiment.predicted,
     )

@@ -29,6 +29,7 @@ from space_scheduler.machine.rules import MachineRules
 from space_scheduler.machine.state import SchedulerState
 from space_scheduler.policy.interface import Policy, traits_of
 from space_scheduler.progress import NodeCpu
+from space_scheduler.simulator.predicting import PredictedRun
 from space_scheduler.simulator.site import Site, SiteRun
 from space_scheduler.simulator.truth import LearningRun
 from space_scheduler.simulator.world import Run, Stuck
@@ -242,6 +243,7 @@ class Options(TypedDict, total=False):
     fold_cost_ppm: int
     resize_cost_us: int
     holdings: bool
+    predicted: bool
 
 
 def simulate(
@@ -272,22 +274,25 @@ def begin(
     fold_cost_ppm: int = 0,
     resize_cost_us: int = 0,
     holdings: bool = False,
+    predicted: bool = False,
 ) -> Simulation:
     """A simulation of a workload on ``workload.procs_total`` processors, or on a site.
 
     On a site run times and estimates are those alone on idle nodes. ``progress`` is told how many jobs have been
     submitted, every few thousand. ``fold_cost_ppm`` and ``resize_cost_us`` are those of :class:`MachineRules`;
     ``holdings``: the outcome has what each job held from when on, which it also has where the workload has jobs of
-    several widths.
+    several widths. ``predicted``: the scheduler goes by its own predictions of rigid jobs' run times on a machine of
+    counted processors (``space_scheduler.simulator.predicting``), and kills no job at one.
     """
-    kill = at_limit is AtLimit.KILL
+    kill = at_limit is AtLimit.KILL and not predicted
     sequential = ties is Ties.SEQUENTIAL
     release = kill and sequential and not launch_delay_us and site is None
     rules = MachineRules(
         kill_at_limit=kill, release_at_limit=release, fold_cost_ppm=fold_cost_ppm, resize_cost_us=resize_cost_us
     )
     if site is None:
-        run = Run(workload, sequential, launch_delay_us, progress)
+        kind = PredictedRun if predicted else Run
+        run = kind(workload, sequential, launch_delay_us, progress)
     else:
         rules = site_rules(policy, site, rules)
         run = SiteRun(workload, sequential, launch_delay_us, progress, site)

@@ -94,7 +94,7 @@ class Run:
         #: Where nodes have names: each started job's tasks by node, of a resident job those that were enabled.
         self.placed: dict[int, tuple[tuple[str, int], ...]] = {}
         self.timed_out: list[bool] = workload.timed_out.tolist()
-        self.submissions = Submissions(workload)
+        self.submissions: Submissions = Submissions(workload)
         #: The rows of the jobs that are alive, by their numbers.
         self.rows: dict[int, int] = {}
         self.agenda: list[tuple[int, int, Event]] = []  # (time, in order of entry, event): a heap

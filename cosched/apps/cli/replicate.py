@@ -58,7 +58,8 @@ def command(
     """Repeat the experiments of PAPER and judge its claims.
 
     PAPER is backfilling (Feitelson & Weil 1998), coallocation (Ngubiri & van Vliet 2006), adaptive (Kalé et al. 2002),
-    bfm (Utrera et al. 2005) or cisne (Hanzich et al. 2005); the last three with --real on labs of this machine.
+    bfm (Utrera et al. 2005), cisne (Hanzich et al. 2005) or predictions (Tsafrir et al. 2007); adaptive, bfm and cisne
+    with --real on labs of this machine.
 
     LOG is another log than the paper's. A claim that fails is a finding, not an error: the exit status is 0.
 
@@ -70,6 +71,7 @@ def command(
       cosched replicate cisne --out results
       cosched replicate adaptive --quick
       cosched replicate coallocation --out results
+      cosched replicate predictions --quick
       cosched replicate cisne --real --experiments coscheduling --seeds 3 --out real
       cosched replicate adaptive --real --seeds 1 --scale 0.05 --out malleable
     """

@@ -18,6 +18,7 @@ from cosched.errors import BadInput
 from cosched.model.time import US_PER_S
 from cosched.wire.api import Submission
 from cosched.workload import estimates, shapes, speedups, swf
+from cosched.workload.estimates import EstimateModel
 from cosched.workload.rules import InputRules, TaskRules, Workload, check_numbers, prepare
 from cosched.workload.shapes import Line, Work
 
@@ -46,9 +47,13 @@ class PlaySettings(msgspec.Struct, frozen=True, kw_only=True):
                 "--scale", f"{self.scale:g}", f"a factor above 0 (0.1: ten times as fast), at most {_MOST_SCALE:g}"
             )
         try:
-            estimates.parse(self.estimates)
+            told = estimates.parse(self.estimates)
         except BadInput as error:
             raise BadInput("--estimates", error.found, error.expected, nearest=error.nearest) from None
+        if told.model is EstimateModel.PREDICTED:
+            raise BadInput(
+                "--estimates", "predicted", "user, exact, factor:F or tsafrir: a live scheduler predicts none"
+            )
         speedups.parse(self.speed_up, "--speed-up")
 
 

@@ -16,6 +16,7 @@ PAPERS: Final[dict[str, str]] = {
     "bfm": "cosched.apps.replicate.bfm.replication",
     "cisne": "cosched.apps.replicate.cisne.replication",
     "coallocation": "cosched.apps.replicate.coallocation.replication",
+    "predictions": "cosched.apps.replicate.predictions",
 }
 
 #: Name -> the paper.
@@ -25,6 +26,7 @@ TITLES: Final[dict[str, str]] = {
     "bfm": "Utrera et al. 2005, Another approach to backfilled jobs: applying virtual malleability to expired windows",
     "cisne": "Hanzich et al. 2005, What to consider for applying backfilling on non-dedicated environments",
     "coallocation": "Ngubiri & van Vliet 2006, Group-wise performance evaluation of processor co-allocation",
+    "predictions": "Tsafrir et al. 2007, Backfilling using system-generated predictions",
 }
 
 

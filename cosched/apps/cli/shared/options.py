@@ -91,7 +91,7 @@ settings: Final = options(
     click.option(
         "--estimates",
         metavar="MODEL",
-        help="What the scheduler is told: user, exact, factor:F, tsafrir [default: user].",
+        help="What the scheduler is told: user, exact, predicted, factor:F, tsafrir [default: user].",
     ),
     click.option("--seed", type=int, help="Seed of all random choices [default: 1]."),
     click.option("--load", type=float, help="Scale inter-arrival times to this offered load [default: as logged]."),

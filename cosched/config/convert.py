@@ -1,8 +1,9 @@
 """Checking plain data against a structure, with errors that say where, what was found and what was expected."""
 
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
@@ -66,7 +67,7 @@ def convert(raw: object, into: type[Settings], where: str) -> Settings:
 
 
 def _known_keys(raw: dict[Any, Any], into: type[msgspec.Struct], where: str, prefix: str) -> None:
-    fields = {field.encode_name: field.type for field in msgspec.structs.fields(into)}
+    fields = _types(into)
     for key, value in raw.items():
         if key not in fields:
             close = nearest(str(key)[:80], fields)
@@ -74,6 +75,12 @@ def _known_keys(raw: dict[Any, Any], into: type[msgspec.Struct], where: str, pre
             raise BadInput(f"{where}: {prefix}{str(key)[:80]}", "unknown key", expected, nearest=close)
         if isinstance(value, dict) and (inner := _structure(fields[key])) is not None:
             _known_keys(value, inner, where, f"{prefix}{key}.")
+
+
+@cache
+def _types(into: type[msgspec.Struct]) -> Mapping[str, Any]:
+    """The types of a structure's fields by their names; evaluating annotations takes as long as all else here."""
+    return {field.encode_name: field.type for field in msgspec.structs.fields(into)}
 
 
 def _structure(kind: Any) -> type[msgspec.Struct] | None:
@@ -122,7 +129,7 @@ def _parts(value: Any, kind: Any, path: str) -> Iterable[tuple[Any, Any, str]]:
     """The parts of a value of that kind of container: each with its type and its path."""
     inner = get_args(kind)
     if _is_structure(kind):
-        types = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+        types = _types(kind)
         return [(each, types[key], f"{path}.{key}".lstrip(".")) for key, each in value.items() if key in types]
     if get_origin(kind) is dict:
         return [(each, inner[1], f"{path}[...]") for each in value.values()]

@@ -171,7 +171,7 @@ class Api:
                 coscheduling=self._coscheduling.document(record.id),
                 paused=paused_for(caller, paused_on(record, self.book, self.config)),
                 stalled=stalled_on(self.book, job_id=record.id, own=caller.may_change),
-                limited=limited_on(record, self._held(), self.book) if own else [],
+                limited=limited_on(record, self._held, self.book) if own else [],
             )
         )
 
@@ -362,7 +362,7 @@ class Api:
         found_doc = documents.job_doc(
             record, clock.when, clock.now_us(), own=own, present=present, reshaping=self._resizes, aside=aside
         )
-        limited = limited_on(record, self._held(), self.book)
+        limited = limited_on(record, self._held, self.book)
         return msgspec.structs.replace(
             found_doc,
             paused=paused_for(caller, paused_on(record, self.book, self.config)),

@@ -1,7 +1,7 @@
 """What the owners of a job's nodes do to it, for the job's user: by their word, and by being there."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from cosched.config.cluster import ClusterConfig
 from cosched.model.allocation import Share
@@ -36,7 +36,8 @@ def held_procs(view: View) -> dict[str, int]:
     """How many processors jobs hold on each node."""
     held: Counter[str] = Counter()
     for each in view.jobs.values():
-        held.update({share.node: share.procs for share in _shares(each)})
+        for share in _shares(each):
+            held[share.node] += share.procs
     return held
 
 
@@ -50,9 +51,10 @@ def _entries(record: JobRecord, book: NodeBook) -> Iterator[tuple[str, NodeEntry
     return ((share.node, book.get(share.node)) for share in _shares(record))
 
 
-def limited_on(record: JobRecord, held: Mapping[str, int], book: NodeBook) -> list[LimitedDoc]:
-    """The nodes of a job whose ceiling for parallel work is below what jobs hold there together (``held``).
+def limited_on(record: JobRecord, held: Callable[[], Mapping[str, int]], book: NodeBook) -> list[LimitedDoc]:
+    """The nodes of a job whose ceiling for parallel work is below what jobs hold there together.
 
+    ``held`` counts that (:func:`held_procs`), over all jobs: it is asked where a node has a ceiling alone.
     The ceiling is the contract's: by how much less it is while somebody waits there is not told, nor by whom.
     """
     return [
@@ -62,5 +64,5 @@ def limited_on(record: JobRecord, held: Mapping[str, int], book: NodeBook) -> li
             entry.public_limit_cpus,
         )
         for node, entry in _entries(record, book)
-        if entry is not None and entry.public_limit_cpus is not None and entry.public_limit_cpus < held.get(node, 0)
+        if entry is not None and entry.public_limit_cpus is not None and entry.public_limit_cpus < held().get(node, 0)
     ]

@@ -154,7 +154,9 @@ def draw(axes: "Axes", against: Mapping[tuple[str, str, str], Interval], logs: l
         errors = np.array([[100 * (each.mean - each.low), 100 * (each.high - each.mean)] for each in found]).T
         places = np.arange(len(rows)) + (column - 0.5) * 0.25
         style: dict[str, Any] = {"linestyle": "none", "marker": "os"[column], "color": COLOURS[column], "capsize": 3}
-        axes.errorbar(means, places, xerr=np.where(np.isfinite(errors), errors, 0), label=told.removesuffix(", s"), **style)
+        axes.errorbar(
+            means, places, xerr=np.where(np.isfinite(errors), errors, 0), label=told.removesuffix(", s"), **style
+        )
     axes.axvline(0, color="grey", linewidth=0.8)
     axes.set_yticks(range(len(rows)), [f"{log.partition('-')[0]}, {arm}" for log, arm in rows])
     axes.invert_yaxis()

@@ -1,6 +1,7 @@
 """The papers that can be replicated, and what a run of one is asked for."""
 
 import importlib
+from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
@@ -8,6 +9,8 @@ import msgspec
 from cosched.apps.replicate.pool import Begin
 from cosched.apps.replicate.result import Result
 from cosched.errors import BadInput, nearest
+from cosched.workload import catalogue
+from space_scheduler.simulator.experiment import find_log
 
 #: Name -> the module that replicates it: ``replicate(request, begin) -> Result``, imported when it is asked for.
 PAPERS: Final[dict[str, str]] = {
@@ -69,3 +72,17 @@ def scale_of(request: Request, full: Scale, quick: Scale, *seeded: str, of_log: 
     if request.seeds is None:
         return scale
     return msgspec.structs.replace(scale, **dict.fromkeys(seeded, request.seeds))  # type: ignore[type-var]
+
+
+def required_log(given: str | None, name: str) -> Path:
+    """The file of the log that was asked for, or of the public log that the paper used."""
+    path = find_log(given or name)
+    if path.exists():
+        return path
+    if given and given not in catalogue.LOGS:
+        return path  # the reader says best what is wrong with it
+    raise BadInput(
+        given or name,
+        "this public log is not here",
+        f"its file as LOG, a folder that has it in COSCHED_TRACES, or 'cosched workload fetch {given or name}' first",
+    )

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from cosched.apps.replicate.backfilling.setup import required_log
-from cosched.apps.replicate.claims import Measured, Predicate, Region, judge_every
-from cosched.apps.replicate.papers import TITLES, Request
+from cosched.apps.replicate.claims import BELOW, Measured, Predicate, judge_every
+from cosched.apps.replicate.papers import TITLES, Request, required_log, scale_of
 from cosched.apps.replicate.pool import Begin, Call, carry_out
 from cosched.apps.replicate.result import Plot, Result
 from cosched.config.experiment import Experiment
@@ -24,6 +23,7 @@ from cosched.errors import BadInput
 from cosched.metrics.intervals import Interval, block_bootstrap
 from cosched.metrics.summary import Floats, per_job
 from cosched.model.time import US_PER_S
+from cosched.report.intervals import MARKERS, reach, three
 from cosched.report.palette import COLOURS
 from cosched.report.table import Table
 from cosched.workload import catalogue
@@ -65,7 +65,7 @@ CLAIMS: Final = {
         id=f"{name}-below-easy",
         text=f"{what.removesuffix(', s')} under EASY++ is below EASY's on every log",
         quantity=f"EASY++ / EASY - 1, {what.removesuffix(', s')}, paired by job",
-        region=Region(high=0, open=True),
+        region=BELOW,
     )
     for name, what in MEASURES.items()
 }
@@ -90,14 +90,13 @@ def simulated(load: Workload, arm: Arm) -> Found:
 
 def replicate(request: Request, begin: Begin) -> Result:
     """Run all experiments. Raises :class:`BadInput` for what there is not."""
-    if request.real:
-        raise BadInput("--real", "decided in simulation only: the paper has no real part")
     if request.seeds is not None:
         raise BadInput("--seeds", str(request.seeds), "none: nothing is drawn, the logs are what they are")
+    jobs = scale_of(request, None, QUICK_JOBS, of_log=True)
     paths = [required_log(name, name) for name in ((request.log,) if request.log else LOGS)]
     loads = {path.name.removesuffix(".gz").removesuffix(".swf"): prepare_workload(Experiment(), path) for path in paths}
-    if request.quick:
-        loads = {name: load.only(slice(QUICK_JOBS)) for name, load in loads.items()}
+    if jobs is not None:
+        loads = {name: load.only(slice(jobs)) for name, load in loads.items()}
     cells = list(product(loads, ARMS))
     calls = [Call(simulated, (loads[name], ARMS[arm]), len(loads[name])) for name, arm in cells]
     answers = carry_out(calls, request.workers, begin, f"replicating {PAPER}, simulations")
@@ -137,7 +136,7 @@ def _measures(loads: Mapping[str, Workload], runs: Runs, against: Mapping[tuple[
     for (name, arm), found in runs.items():
         for what, told in MEASURES.items():
             interval = against.get((name, arm, what))
-            compared = [None] * 3 if interval is None else [interval.mean, interval.low, interval.high]
+            compared = [None] * 3 if interval is None else three(interval)
             table.add(name, arm, told, float(getattr(found, what).mean()), *compared)
         wide = loads[name].procs >= loads[name].procs_total / 2
         table.add(name, arm, WIDE, float(found.wait[wide].mean()), None, None, None)
@@ -150,13 +149,10 @@ def draw(axes: "Axes", against: Mapping[tuple[str, str, str], Interval], logs: l
     rows = [(log, arm) for log in logs for arm in ARMS if arm != EASY]
     for column, (what, told) in enumerate(MEASURES.items()):
         found = [against[log, arm, what] for log, arm in rows]
-        means = np.array([100 * each.mean for each in found])
-        errors = np.array([[100 * (each.mean - each.low), 100 * (each.high - each.mean)] for each in found]).T
+        means, errors = reach([three(each) for each in found], 100)
         places = np.arange(len(rows)) + (column - 0.5) * 0.25
-        style: dict[str, Any] = {"linestyle": "none", "marker": "os"[column], "color": COLOURS[column], "capsize": 3}
-        axes.errorbar(
-            means, places, xerr=np.where(np.isfinite(errors), errors, 0), label=told.removesuffix(", s"), **style
-        )
+        style: dict[str, Any] = {"linestyle": "none", "marker": MARKERS[column], "color": COLOURS[column], "capsize": 3}
+        axes.errorbar(means, places, xerr=errors, label=told.removesuffix(", s"), **style)
     axes.axvline(0, color="grey", linewidth=0.8)
     axes.set_yticks(range(len(rows)), [f"{log.partition('-')[0]}, {arm}" for log, arm in rows])
     axes.invert_yaxis()

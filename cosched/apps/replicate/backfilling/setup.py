@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cosched.apps.replicate.backfilling import paper
+from cosched.apps.replicate.papers import required_log
 from cosched.config.experiment import Experiment
-from cosched.errors import BadInput
 from cosched.model.time import US_PER_S
-from cosched.workload import catalogue, swf
+from cosched.workload import swf
 from cosched.workload.calendar import month_labels
 from cosched.workload.log import Log
 from cosched.workload.rules import NeverRan, Workload
-from space_scheduler.simulator.experiment import find_log, prepare_workload
+from space_scheduler.simulator.experiment import prepare_workload
 
 #: The paper's tables count all jobs of a log, those that never ran among them.
 RULES: Final = Experiment(never_ran=NeverRan.WAIT)
@@ -76,17 +76,3 @@ def read(given: str | None, scale: Scale) -> Setup:
     """Read the log, which is the paper's unless another one is given. Raises :class:`BadInput` with the remedy."""
     path = required_log(given, paper.LOG)
     return Setup(path, swf.read(path), prepare_workload(RULES, path), scale)
-
-
-def required_log(given: str | None, name: str) -> Path:
-    """The file of the log that was asked for, or of the public log that the paper used."""
-    path = find_log(given or name)
-    if path.exists():
-        return path
-    if given and given not in catalogue.LOGS:
-        return path  # the reader says best what is wrong with it
-    raise BadInput(
-        given or name,
-        "this public log is not here",
-        f"its file as LOG, a folder that has it in COSCHED_TRACES, or 'cosched workload fetch {given or name}' first",
-    )

@@ -18,6 +18,7 @@ from typing import Any
 import hypothesis
 import pytest
 from hypothesis.internal.conjecture import providers
+from kit import guardian
 
 from space_scheduler.machine import blame
 from space_scheduler.service.core.journalled import JournalledCore
@@ -97,6 +98,7 @@ def pytest_configure(config: pytest.Config) -> None:
                 raise pytest.UsageError(f"file or directory not found: {path}")
         chosen = option.keyword or option.markexpr or config.args_source is config.ArgsSource.ARGS
         option.whole = bool(option.whole or option.long or chosen)
+        guardian.watch()
         option.slow_until_s = None if option.within is None else time.monotonic() + 60 * option.within
         if option.system:
             config.pluginmanager.register(FailuresAtOnce(config))

@@ -1,21 +1,20 @@
 """The rules of the house: what no file here may say, what the lock promises, and which way imports run."""
 
-import ast
 import hashlib
 import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from kit.changed import PACKAGES, imports_of
 from packaging.requirements import Requirement
 from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("cosched", "space_scheduler", "node_agent", "local_load")
 LOCKS = ("lock/requirements.txt", "lock/pip.txt")
 
 # The registries that packages come from, as SHA-256 sums: this file may not name them either.
@@ -147,18 +146,6 @@ def test_imports_run_one_way() -> None:
         check=False,
     )
     assert answer.returncode == 0, answer.stdout + answer.stderr
-
-
-def imports_of(source: str, modules: Collection[str]) -> set[str]:
-    """Which of these modules a file imports, also inside of its functions."""
-    found = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            found |= {each.name for each in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = {f"{node.module}.{each.name}" for each in node.names}
-            found |= (names & {*modules}) or {node.module}
-    return found & {*modules}
 
 
 def arrows() -> dict[str, set[str]]:

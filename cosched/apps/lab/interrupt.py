@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
+from cosched.errors import Failed
+
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -34,8 +36,8 @@ def like_ctrl_c() -> Iterator[None]:
 def deferred() -> Iterator[Callable[[], bool]]:
     """Within, signals that ask for an end are noted instead of obeyed; gives the question whether there was one.
 
-    Afterwards they are KeyboardInterrupt, unless the block ended with another exception. A thread that gets no signals
-    is left alone.
+    Afterwards they are KeyboardInterrupt, also where the block failed meanwhile: Ctrl-C reaches every process of the
+    terminal, so what the block waits for may be gone by it. A thread that gets no signals is left alone.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
@@ -48,6 +50,10 @@ def deferred() -> Iterator[Callable[[], bool]]:
     before = {number: signal.signal(number, note) for number in _ENDING if signal.getsignal(number) != signal.SIG_IGN}
     try:
         yield lambda: bool(noted)
+    except Failed as error:
+        if not noted:
+            raise
+        raise KeyboardInterrupt from error
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

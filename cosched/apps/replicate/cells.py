@@ -1,4 +1,4 @@
-"""Simulated cells: each once, whoever asks for it, with its seeds; and what one says against another, paired by seed.
+"""Simulated cells: each simulated once, with its seeds, and compared with one another, paired by seed.
 
 A *cell* is a value that says what is simulated, but for the seed: two that are equal are one simulation. (Answers that
 are kept from an earlier run would be looked up, and written down, in :func:`each_once`.)

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
+from cosched.apps.replicate.cells import each_once
 from cosched.apps.replicate.claims import BELOW, Measured, Predicate, judge_every
 from cosched.apps.replicate.papers import TITLES, Request, required_log, scale_of
-from cosched.apps.replicate.pool import Begin, Call, carry_out
+from cosched.apps.replicate.pool import Begin, Call
 from cosched.apps.replicate.result import Plot, Result
 from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
@@ -98,9 +99,8 @@ def replicate(request: Request, begin: Begin) -> Result:
     if jobs is not None:
         loads = {name: load.only(slice(jobs)) for name, load in loads.items()}
     cells = list(product(loads, ARMS))
-    calls = [Call(simulated, (loads[name], ARMS[arm]), len(loads[name])) for name, arm in cells]
-    answers = carry_out(calls, request.workers, begin, f"replicating {PAPER}, simulations")
-    runs: Runs = dict(zip(cells, answers, strict=True))
+    calls = {(name, arm): Call(simulated, (loads[name], ARMS[arm]), len(loads[name])) for name, arm in cells}
+    runs: Runs = each_once(calls, request, begin)
     result = Result(PAPER, TITLES[PAPER], _configuration(loads, request), paths)
     against = {
         (name, arm, what): _relative(loads[name], getattr(runs[name, arm], what), getattr(runs[name, EASY], what))

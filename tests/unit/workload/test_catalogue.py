@@ -39,7 +39,7 @@ def put(folder: Path, name: str) -> Path:
 
 
 def test_every_log_of_the_catalogue_has_its_address_and_provider() -> None:
-    assert len(LOGS) == 5
+    assert len(LOGS) == 6
     for name, log in LOGS.items():
         assert log.name == name
         assert log.url.startswith("https://www.cs.huji.ac.il/labs/parallel/workload/l_")

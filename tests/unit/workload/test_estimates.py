@@ -57,7 +57,7 @@ def test_a_specification_is_read_and_written_alike(spec: str, expected: Estimate
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        ("exakt", "'exakt' is not known; expected user, exact, factor:F with F of at least 1, tsafrir"),
+        ("exakt", "'exakt' is not known; expected user, exact, predicted, factor:F with F of at least 1, tsafrir"),
         ("exakt", "did you mean 'exact'?"),
         ("factr:3", "did you mean 'factor'?"),
         ("", "'' is not known"),

@@ -1,0 +1,52 @@
+"""What tests make ends with their run, however that ends."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kit.guardian import marked
+from kit.waiting import wait_for
+
+TESTS = Path(__file__).resolve().parents[1]
+_CONFTEST = """
+from kit import guardian
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):
+        guardian.watch()
+"""
+#: A test that starts a process in a session of its own, says so, and stays.
+_STAYS = """
+import os, subprocess, time
+from pathlib import Path
+
+def test_stays():
+    left = subprocess.Popen(["sleep", "3600"], start_new_session=True)
+    part = Path("told.part")
+    part.write_text(f"{left.pid} {os.environ['COSCHED_TESTS_RUN']}")
+    part.rename("told")
+    time.sleep(3600)
+"""
+
+
+def test_this_run_is_watched() -> None:
+    assert "COSCHED_TESTS_RUN" in os.environ
+
+
+@pytest.mark.parametrize(("number", "workers"), [(signal.SIGKILL, ()), (signal.SIGINT, ("-n", "1"))])
+def test_processes_that_a_run_has_left_are_ended(
+    tmp_path: Path, number: signal.Signals, workers: tuple[str, ...]
+) -> None:
+    (tmp_path / "conftest.py").write_text(_CONFTEST)
+    (tmp_path / "test_stays.py").write_text(_STAYS)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *workers, "test_stays.py"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(TESTS)}, **quiet) as run:
+        wait_for((tmp_path / "told").exists, "the test's process")
+        left, mark = (tmp_path / "told").read_text().split()
+        assert int(left) in set(marked(mark))
+        run.send_signal(number)
+    wait_for(lambda: not set(marked(mark)), "the end of all that the run has left")

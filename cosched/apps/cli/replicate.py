@@ -27,6 +27,9 @@ from cosched.report.table import console
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="DIR", help="Write tables, plots, claims and a manifest."
 )
+@click.option(
+    "--kept", type=click.Path(path_type=Path), metavar="DIR", help="Keep simulations there; use those that are kept."
+)
 @click.option("--real", is_flag=True, help="Run the paper's real part, where it has one: on labs, for hours.")
 @click.option("--experiments", metavar="LIST", help="With --real: only these, such as coscheduling,policies.")
 @click.option("--length", type=click.IntRange(2, 10_000), help="With --real, adaptive and bfm: jobs of a workload.")
@@ -46,6 +49,7 @@ def command(
     seeds: int | None,
     jobs: int,
     out: Path | None,
+    kept: Path | None,
     real: bool,
     experiments: str | None,
     length: int | None,
@@ -81,6 +85,7 @@ def command(
     refuse(
         (of_real and not real, told, "without --real", "--real"),
         (owners and (real or paper != "cisne"), "--owners", given, "cisne, simulated"),
+        (kept and real, "--kept", given, "simulations; trials are kept in --out, with --add"),
         (reshaped and (real or paper != "adaptive"), "--reshaped", given, "adaptive, simulated"),
     )
     if out and not add:
@@ -92,7 +97,7 @@ def command(
     else:
         asked = Request(
             paper=paper, log=log, quick=quick, seeds=seeds, workers=jobs, real=real, owners=owners or "stay",
-            reshaped=reshaped or "",
+            reshaped=reshaped or "", kept=kept,
         )  # fmt: skip
         found = replicate(asked, Progress)
     if out:

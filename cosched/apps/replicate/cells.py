@@ -1,7 +1,6 @@
 """Simulated cells: each simulated once, with its seeds, and compared with one another, paired by seed.
 
-A *cell* is a value that says what is simulated, but for the seed: two that are equal are one simulation. (Answers that
-are kept from an earlier run would be looked up, and written down, in :func:`each_once`.)
+A *cell* is a value that says what is simulated, but for the seed: two that are equal are one simulation.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -10,6 +9,7 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 
 from cosched.apps.replicate import paired
+from cosched.apps.replicate.kept import KeptAnswers
 from cosched.apps.replicate.papers import Request
 from cosched.apps.replicate.pool import Begin, Call, carry_out
 from cosched.apps.replicate.steady import trend
@@ -20,9 +20,14 @@ Cell = TypeVar("Cell", bound=Hashable)
 
 
 def each_once(calls: Mapping[Key, Call], request: Request, begin: Begin) -> dict[Key, Any]:
-    """The answer to each call of a replication, by its key."""
+    """The answer to each call of a replication, by its key; those that are kept (``request.kept``) are not made."""
     what = f"replicating {request.paper}, simulations"
-    return dict(zip(calls, carry_out(list(calls.values()), request.workers, begin, what), strict=True))
+    kept = KeptAnswers(request.kept) if request.kept is not None else None
+    known = {key: found[0] for key, call in calls.items() if kept is not None and (found := kept.get(call))}
+    wanted = [key for key in calls if key not in known]
+    made = carry_out([calls[key] for key in wanted], request.workers, begin, what, kept.put if kept else None)
+    answers = known | dict(zip(wanted, made, strict=True))
+    return {key: answers[key] for key in calls}
 
 
 def seeded(

@@ -37,6 +37,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked for. ``seeds`` None stands for the paper's own number, ``log`` None for the log the paper used.
 
     ``reshaped``: of adaptive, a file of ``./run bench reshape --out``; empty: what comes with cosched.
+    ``kept``: a directory of answers of simulations (``cosched.apps.replicate.kept``).
     ``owners``: of CISNE's desks, "stay" from beginning to end, or "sessions" (``cisne.setup.STAYS``).
     """
 
@@ -48,6 +49,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     real: bool = False
     owners: str = "stay"
     reshaped: str = ""
+    kept: Path | None = None
 
 
 def replicate(request: Request, begin: Begin) -> Result:

@@ -37,8 +37,16 @@ class Call:
         return self.function(*self.arguments)
 
 
-def carry_out(calls: Sequence[Call], workers: int, begin: Begin, what: str) -> list[Any]:
+def carry_out(
+    calls: Sequence[Call],
+    workers: int,
+    begin: Begin,
+    what: str,
+    keep: Callable[[Call, Any], None] | None = None,
+) -> list[Any]:
     """The answers to all calls, in their order. One worker means: in this process.
+
+    ``keep`` is called with each as it comes.
 
     Raises what a call raises, with the worker's traceback as a note, and RuntimeError when a worker is killed.
     """
@@ -51,6 +59,8 @@ def carry_out(calls: Sequence[Call], workers: int, begin: Begin, what: str) -> l
     ):
         for done, (i, answer) in enumerate(found, 1):
             answers[i] = answer
+            if keep is not None:
+                keep(calls[i], answer)
             progress(done)
     return answers
 

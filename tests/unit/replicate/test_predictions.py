@@ -1,22 +1,17 @@
 """The replication of Tsafrir, Etsion & Feitelson 2007 on a generated log of some weeks."""
 
-from collections.abc import Callable
-from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from kit.replications import quiet
 
 from cosched.apps.replicate.papers import Request, replicate
 from cosched.apps.replicate.predictions import ARMS, CLAIMS, EASY, MEASURES, WIDE
 from cosched.errors import BadInput
 from cosched.workload import swf
 from cosched.workload.generators.registry import generate
-
-
-def quiet(_what: str, _total: int) -> nullcontext[Callable[[int], None]]:
-    return nullcontext(lambda _done: None)
 
 
 @pytest.fixture(scope="module")

@@ -81,7 +81,13 @@ def groups() -> list[Path]:
 
 def _is_left(lab: str) -> bool:
     found = _OF_PROCESS.fullmatch(lab)
-    return found is not None and not Path(f"/proc/{found[1]}").exists()
+    if found is None:
+        return False
+    try:
+        os.readlink(f"/proc/{found[1]}/exe")
+    except OSError:  # there is none, or it has ended and nothing has waited for it
+        return True
+    return False
 
 
 def _is_worker(process: int) -> bool:
@@ -106,9 +112,12 @@ def take_away(mounts_before: set[str], groups_before: set[Path]) -> None:
             kill({int(each) for each in (group / "cgroup.procs").read_text().split()})
     for place in reversed([each for each in mounts() if each not in mounts_before]):
         subprocess.run(["umount", place], check=False)
-    for group in new:
-        with contextlib.suppress(OSError):
-            group.rmdir()
+    end_s = time.monotonic() + _GRACE_S  # killed processes leave their groups a moment later
+    while (new := [group for group in new if group.exists()]) and time.monotonic() < end_s:
+        for group in new:
+            with contextlib.suppress(OSError):
+                group.rmdir()
+        time.sleep(0.1)
 
 
 def guard(mark: str) -> None:

@@ -91,7 +91,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self
 
     def _problems_of_predictions(self) -> Iterator[tuple[str, object, str]]:
-        if self.predicted and (self.site or self.shapes or self.clusters or self.work is not Work.LOGGED):
+        flexible = self.shapes or self.work is not Work.LOGGED or speedups.parse(self.speed_up) is not None
+        if self.predicted and (self.site or self.clusters or flexible):
             yield "estimates", self.estimates, "rigid jobs on one machine of counted processors"
 
     def _problems_of_clusters(self) -> Iterator[tuple[str, object, str]]:

@@ -82,7 +82,7 @@ def test_shortest_prediction_is_backfilled_first() -> None:
     assert (run(load, "sjbf", predicted=True).outcome.start_us / SECOND).tolist()[6:] == [60, 50]
 
 
-@pytest.mark.parametrize("beside", [{"clusters": [2, 2]}, {"shapes": "shapes.csv"}])
+@pytest.mark.parametrize("beside", [{"clusters": [2, 2]}, {"shapes": "shapes.csv"}, {"speed_up": "amdahl:0.1"}])
 def test_predictions_beside_clusters_and_shapes_are_refused(beside: dict[str, object]) -> None:
     with pytest.raises(BadInput, match="one machine of counted processors"):
         Experiment(estimates="predicted", **beside).checked("")  # type: ignore[arg-type]

@@ -45,7 +45,7 @@ def two_nodes(request: pytest.FixtureRequest) -> Iterator[Tiered]:
         assert bench.left() == []
 
 
-def test_up_status_down_name_the_tier_and_why_not_a_better_one_and_leave_nothing(tiered_bench: Tiered) -> None:
+def test_lab_commands_print_the_tier_and_leave_nothing(tiered_bench: Tiered) -> None:
     bench, tier = tiered_bench
     line = bench.up("--nodes", 2, "--tier", tier).splitlines()[0]
     assert line.startswith(f"lab {bench.name}: tier {tier}, ")
@@ -272,7 +272,7 @@ def test_the_scheduler_is_found_from_a_desk(separated: Bench) -> None:
     assert [node["name"] for node in json.loads(told)["nodes"]] == list(NODES)
 
 
-def test_desk_commands_are_in_the_desks_control_group_and_its_memory_limit_ends_them_alone(root_bench: Bench) -> None:
+def test_desk_command_over_the_cgroups_memory_limit_is_killed_alone(root_bench: Bench) -> None:
     root_bench.up("--nodes", 2, "--cpus", 2, "--mem", "256MiB")
     lines = root_bench.output("node2", "cat", "/proc/self/cgroup").splitlines()
     places = {line.split(":")[1]: line.split(":")[2] for line in lines}

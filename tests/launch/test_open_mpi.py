@@ -22,7 +22,7 @@ pytestmark = pytest.mark.xdist_group("hosts")
 TASKS = [1, 2, 1]
 
 
-def test_ranks_fill_the_nodes_in_order_unbound_with_the_jobs_environment_and_leave_no_files(system: System) -> None:
+def test_ranks_are_mapped_by_slot_unbound_with_the_jobs_environment(system: System) -> None:
     """Ranks of other nodes get the environment by the remote shell: mpirun hands on next to nothing.
 
     Bound to processors, ranks of nodes that are fractions of a machine would share its first core beside idle ones.
@@ -209,7 +209,7 @@ def pids_of(system: System, *words: str) -> list[str]:
     return [pid for pid, program, *_ in lines if any(word == Path(program).name for word in words)]
 
 
-def test_mpirun_has_its_files_in_the_jobs_own_place_and_ends_all_ranks_on_all_nodes_when_told_to(
+def test_mpirun_session_directory_is_the_jobs_and_sigterm_ends_all_ranks(
     system: System, running: "subprocess.Popen[str]"
 ) -> None:
     for host in (1, 2, 3):

@@ -31,11 +31,11 @@ def each_once(calls: Mapping[Key, Call], request: Request, begin: Begin) -> dict
 
 
 def seeded(
-    measure: Callable[[Cell, int], Any], seeds: Mapping[Cell, int], weight: Callable[[Cell], float]
+    measure: Callable[..., Any], seeds: Mapping[Cell, int], weight: Callable[[Cell], float], *more: Any
 ) -> dict[tuple[Cell, int], Call]:
-    """A call for each cell and each of its seeds, which count from 1."""
+    """A call ``measure(cell, seed, *more)`` for each cell and each of its seeds, which count from 1."""
     return {
-        (cell, seed): Call(measure, (cell, seed), weight(cell))
+        (cell, seed): Call(measure, (cell, seed, *more), weight(cell))
         for cell, count in seeds.items()
         for seed in range(1, count + 1)
     }

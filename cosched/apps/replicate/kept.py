@@ -1,9 +1,9 @@
 """Answers of simulations, kept in a directory from one run of a replication to the next.
 
-An answer is found by content: the function and its arguments, all code of the simulator and of what measures, and the
-versions of Python and numpy. So a run that was interrupted goes on where it was, another scale simulates what is new in
-it, and after a change of the code nothing that was kept is used. Files of the directory are unpickled: one that others
-may write to is refused.
+An answer is found by content: the function and its arguments (of a file, what is in it), all files of cosched and of
+the scheduler, and the versions of Python and numpy. So a run that was interrupted goes on where it was, another scale
+simulates what is new in it, and after a change of the code nothing that was kept is used. Files of the directory are
+unpickled: one that others may write to is refused.
 """
 
 import functools
@@ -27,7 +27,11 @@ _DAMAGED: Final = (pickle.UnpicklingError, EOFError, AttributeError, ImportError
 
 
 class KeptAnswers:
-    """The answers in a directory, which is made where it is missing."""
+    """The answers in a directory, which is made where it is missing.
+
+    Functions whose answers are kept are of a module: what a function within another knows besides its arguments would
+    not count. For one, :class:`ValueError` is raised.
+    """
 
     def __init__(self, directory: Path) -> None:
         """Raises :class:`BadInput` where others may write to it."""
@@ -40,8 +44,9 @@ class KeptAnswers:
 
     def get(self, call: Call) -> tuple[Any] | None:
         """The answer to a call; None: none is kept, or not whole."""
+        file = self._file(call)
         try:
-            return (pickle.loads(self._file(call).read_bytes()),)
+            return (pickle.loads(file.read_bytes()),)
         except (FileNotFoundError, *_DAMAGED):
             return None
 
@@ -55,8 +60,10 @@ class KeptAnswers:
 
     def _file(self, call: Call) -> Path:
         function = f"{call.function.__module__}.{call.function.__qualname__}"
-        content = pickle.dumps((code(), function, call.arguments))
-        name = hashlib.sha256(content).hexdigest()
+        if "<" in function:  # it may have values of its own, which its arguments do not show
+            raise ValueError(f"{function} is a function within another: its answers cannot be kept by its arguments")
+        arguments = [_bytes(each) if isinstance(each, Path) else each for each in call.arguments]
+        name = hashlib.sha256(pickle.dumps((code(), function, arguments))).hexdigest()
         return self._directory / name[:2] / name[2:]
 
 
@@ -65,6 +72,11 @@ def code() -> str:
     """A digest of all that decides an answer but the call."""
     found = hashlib.sha256(f"{platform.python_version()} {np.__version__}".encode())
     for package in _PACKAGES:
-        for file in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
+        files = (each for each in Path(str(package.__file__)).parent.rglob("*") if each.is_file())
+        for file in sorted(each for each in files if each.suffix != ".pyc"):
             found.update(file.read_bytes())
     return found.hexdigest()
+
+
+def _bytes(file: Path) -> bytes:
+    return hashlib.sha256(file.read_bytes()).digest()

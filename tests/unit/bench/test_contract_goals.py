@@ -72,10 +72,10 @@ def test_runs_that_were_disturbed_do_not_count() -> None:
 @pytest.mark.parametrize(("cpus", "misses"), [(0.99, []), (0.97, ["97.0% of what there is without a contract"])])
 def test_when_nobody_is_there_parallel_work_gets_all(cpus: float, misses: list[str]) -> None:
     under_ccs = f"{ABSENT}ccs"
-    nobody = {(1, under_ccs): [Felt({}, {}, {}, cpus)], (1, ABSENT_UNPROTECTED): [Felt({}, {}, {}, 1.0)]}
-    assert judged(nobody, under_ccs).misses == misses
-    assert judged(nobody, under_ccs).wake_up_p99_s is None
-    assert judged(nobody, ABSENT_UNPROTECTED).misses == []
+    absent = {(1, under_ccs): [Felt({}, {}, {}, cpus)], (1, ABSENT_UNPROTECTED): [Felt({}, {}, {}, 1.0)]}
+    assert judged(absent, under_ccs).misses == misses
+    assert judged(absent, under_ccs).wake_up_p99_s is None
+    assert judged(absent, ABSENT_UNPROTECTED).misses == []
 
 
 def test_the_middle_of_the_runs_counts() -> None:

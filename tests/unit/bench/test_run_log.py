@@ -64,7 +64,7 @@ def test_log_without_a_cgroup_version_is_of_version_1_and_can_be_added_to(
     assert "no control groups" in second
 
 
-def test_document_has_each_campaign_its_cells_and_what_else_is_told(tmp_path: Path) -> None:
+def test_json_document_lists_campaigns_and_cells(tmp_path: Path) -> None:
     kept = campaign(tmp_path, run("ccs", 4.0))
     told = json.loads(kept.document([run("ccs", 4.0)], refused={"x": "why"}))
     assert told["how"][0].items() >= HOW.items()

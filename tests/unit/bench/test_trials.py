@@ -65,7 +65,7 @@ def test_seed_that_another_machine_began_stays_as_it_is(tmp_path: Path) -> None:
     assert plan(ARMS, 1, kept.made, kept.elsewhere()) == planned("w2b", "n2c", "w3a", "w3b")
 
 
-def test_trial_that_cannot_be_made_is_told_and_leaves_the_others(tmp_path: Path) -> None:
+def test_refused_trial_is_reported_and_the_others_are_made(tmp_path: Path) -> None:
     kept, said = Trials(tmp_path, Made), list[str]()
 
     def make(wanted: Planned) -> Made:

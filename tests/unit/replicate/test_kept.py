@@ -34,7 +34,7 @@ def test_kept_answers_are_used_and_new_ones_are_made(tmp_path: Path) -> None:
     assert answers(tmp_path, 2, 3, 1) == ({2: 4, 3: 6, 1: 2}, [3])
 
 
-def test_what_was_made_before_a_failure_is_kept(tmp_path: Path) -> None:
+def test_answers_before_a_failure_are_kept(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="below 0"):
         answers(tmp_path, -2, 5)
     assert answers(tmp_path, 5) == ({5: 10}, [])
@@ -47,6 +47,21 @@ def test_damaged_answer_is_made_again(tmp_path: Path, damage: bytes) -> None:
     file.write_bytes(damage)
     assert answers(tmp_path, 1) == ({1: 2}, [1])
     assert answers(tmp_path, 1) == ({1: 2}, [])
+
+
+def test_file_as_an_argument_counts_by_its_content(tmp_path: Path) -> None:
+    file, answers_of = tmp_path / "log", kept.KeptAnswers(tmp_path / "kept")
+    call = Call(len, (file,))
+    file.write_text("a")
+    answers_of.put(call, 1)
+    assert answers_of.get(call) == (1,)
+    file.write_text("b")
+    assert answers_of.get(call) is None
+
+
+def test_function_within_another_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a function within another"):
+        kept.KeptAnswers(tmp_path).get(Call(lambda: len(CALLED), ()))
 
 
 def test_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a reconfiguration may cost: stalls after each resize, and the threshold below which nobody is resized."""
+"""What a reconfiguration may cost: stalls after each resize, and the threshold below which no job is resized."""
 
 from itertools import product
 from typing import TYPE_CHECKING, Final
@@ -43,7 +43,7 @@ def sweeps(scale: Scale) -> dict[str, Sweep]:
             {(load, f"{cost:g}"): (cell, traditional(cell)) for (load, cost), cell in _costs(scale).items()},
         ),
         "threshold": Sweep(
-            "A threshold below which nobody is resized, against none at the same stall: response time, s",
+            "A threshold below which no job is resized, against none at the same stall: response time, s",
             "threshold",
             thresholds,
         ),

@@ -53,12 +53,7 @@ def replicate_at(scale: Scale, request: Request, begin: Begin) -> Result:
         seeds[Cell(policy, ratio, costless=True)] = scale.seeds
     for policy, ratio in product(POLICIES, scale.sweep):
         seeds.setdefault(Cell(policy, ratio), scale.sweep_seeds)
-
-    def simulated(cell: Cell, seed: int) -> Measured:
-        sharing = Sharing(cell.mode) if cell.costless else Sharing(cell.mode, measured.permille(cell.mode))
-        return setup.measured(cell.policy, cell.ratio, seed, sharing, request.owners)
-
-    calls = seeded(simulated, seeds, lambda cell: 1 / cell.ratio)
+    calls = seeded(simulated, seeds, lambda cell: 1 / cell.ratio, measured, request.owners)
     runs: Cells[Cell] = Cells.of(seeds, each_once(calls, request, begin))
     result = Result(PAPER, TITLES[PAPER], _configuration(scale, measured, request))
     _tables(runs, result)
@@ -68,6 +63,12 @@ def replicate_at(scale: Scale, request: Request, begin: Begin) -> Result:
         _sweep(scale, runs, result)
     result.notes += _notes(measured, request.owners)
     return result
+
+
+def simulated(cell: Cell, seed: int, costs: coefficients.Coefficients, owners: str) -> Measured:
+    """One seed of a cell; ``costs`` are what time sharing was measured to cost."""
+    sharing = Sharing(cell.mode) if cell.costless else Sharing(cell.mode, costs.permille(cell.mode))
+    return setup.measured(cell.policy, cell.ratio, seed, sharing, owners)
 
 
 def _tables(runs: Cells[Cell], result: Result) -> None:

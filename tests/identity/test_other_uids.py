@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kit.accounts import copy_of_etc
 
 from cosched.config.node import node_config
 from cosched.config.templates import node_toml
@@ -30,14 +31,14 @@ class TwoDesks(Desk):
         self.other = self.own + 100_000
         lines = Path("/etc/passwd").read_text().splitlines()
         fields = [line.split(":") for line in lines]
-        passwd = self.base / "passwd"
-        passwd.write_text(
+        etc = copy_of_etc(self.base)
+        (etc / "passwd").write_text(
             "".join(
                 ":".join([*each[:2], str(self.other), *each[3:]] if each[0] == self.ada else each) + "\n"
                 for each in fields
             )
         )
-        self.nodes.node("a", start=False).own_file(passwd, "/etc/passwd")
+        self.nodes.node("a", start=False).own_file(etc, "/etc")
         self.start_a("switch")
         self.nodes.node("b")
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +32,17 @@ def account(number: int | None = None) -> Iterator[pwd.struct_passwd]:
     finally:
         for remove in (["userdel", "--remove", name], ["groupdel", name]):
             subprocess.run(remove, check=False, capture_output=True, timeout=BOUND_S)
+
+
+def copy_of_etc(directory: Path) -> Path:
+    """A copy of ``/etc`` there, to be changed and mounted over it.
+
+    A file that is mounted over ``/etc/passwd`` alone is gone as soon as anybody on this machine makes an account:
+    ``useradd`` renames a new file to that name, and the kernel takes every mount off a name that is replaced.
+    """
+    copy = directory / "etc"
+    subprocess.run(["cp", "--archive", "/etc", copy], check=True, timeout=BOUND_S)
+    return copy
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from kit.accounts import copy_of_etc
 from kit.disks import StallingDisk, hanging_directory, stalling_disk
 from kit.guards import MIB, US_PER_S, RealGuard, places
 from kit.waiting import wait_for
@@ -116,9 +117,11 @@ def test_user_database_that_hangs_is_named_instead_of_a_file_system(make_guard: 
     guard.within = ["unshare", "--mount", "--propagation", "private"]
     guard.start()
     assert guard.process is not None
-    os.mkfifo(guard.directory / "passwd")
+    etc = copy_of_etc(guard.directory)
+    (etc / "passwd").unlink()
+    os.mkfifo(etc / "passwd")
     view = ["nsenter", "--target", str(guard.process.pid), "--mount"]
-    subprocess.run([*view, "mount", "--bind", guard.directory / "passwd", "/etc/passwd"], check=True)
+    subprocess.run([*view, "mount", "--bind", etc, "/etc"], check=True)
     code, story = guard.refused(guard.preparation())
     assert code == "slow-users"
     assert story == f"this node's user database does not answer for {guard.user}: no start within 10 s"

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from kit.accounts import copy_of_etc
 from kit.needs import need_namespaces
 from kit.service import ME, Cluster, running
 from kit.waiting import BOUND_S
@@ -41,8 +42,7 @@ print(seen)
 
 def test_a_change_of_a_group_is_seen_within_its_time(tmp_path: Path) -> None:
     need_namespaces()
-    (tmp_path / "group").write_text(Path("/etc/group").read_text())
-    shell = f'mount --bind {tmp_path}/group /etc/group && exec "$@"'
+    shell = f'mount --bind {copy_of_etc(tmp_path)} /etc && exec "$@"'
     ended = subprocess.run(
         ["unshare", "--mount", "sh", "-c", shell, "sh", sys.executable, "-c", ASKS],
         capture_output=True, text=True, timeout=BOUND_S, check=False,

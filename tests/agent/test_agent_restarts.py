@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from agent.test_agent_route import JOB, Job, call, sleeping, wanted
 from kit.agents import Cluster, Node, Scheduler, until
 from kit.clocks import Clock
 from kit.processes import standing_still
@@ -14,7 +15,6 @@ from kit.processes import standing_still
 from cosched.wire import messages as wire
 from cosched.wire.stream import Kind
 from node_agent.service.rsh_proxy import Call
-from tests.agent.test_agent_route import JOB, Job, call, sleeping, wanted
 
 _STREAM = """
 import hashlib, os, sys

@@ -244,5 +244,5 @@ def test_a_node_that_joins_another_lab_makes_its_jobs_slower() -> None:
 
 def test_phased_bounds_are_told_by_the_workload() -> None:
     dividing = Dividing(threshold=2, partition=Partition.PHASED, bounds=(3,), most=3)
-    assert dividing.shape(3, None) == Components((1, 2))  # type: ignore[arg-type] (nothing is drawn)
+    assert dividing.shape(3, None) == Components((1, 2))  # type: ignore[arg-type]  # nothing is drawn
     assert dividing.shape(4, None) == Components((1, 1, 2))  # type: ignore[arg-type]

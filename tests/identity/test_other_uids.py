@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from identity.test_real_users import BOUND_S, Desk, wait_for
 from kit.accounts import copy_of_etc
 
 from cosched.config.node import node_config
 from cosched.config.templates import node_toml
-from tests.identity.test_real_users import BOUND_S, Desk, wait_for
 
 pytestmark = pytest.mark.xdist_group("desk")
 

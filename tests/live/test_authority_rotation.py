@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from campaigns.faults import until
 from kit.waiting import BOUND_S
+from live.conftest import Jobs, groups_of
 
 from cosched.apps.lab.lab import Lab
 from cosched.identity.authority import addresses_of, serials_of
-from tests.live.conftest import Jobs, groups_of
 
 pytestmark = [
     pytest.mark.xdist_group("restarts"),

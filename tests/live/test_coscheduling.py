@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 import pytest
 from kit.groups import groups
 from kit.waiting import BOUND_S, wait_for
+from live.conftest import Jobs
 
 from cosched.apps.lab.cgroups import PARENT
 from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
 from cosched.model.coscheduling import Mode
 from cosched.wire.api import CoschedulingDoc
-from tests.live.conftest import Jobs
 
 pytestmark = pytest.mark.xdist_group("live")
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pytest
 from kit.waiting import BOUND_S
+from live.conftest import Jobs
 
 from cosched.apps.lab.lab import Lab
-from tests.live.conftest import Jobs
 
 pytestmark = pytest.mark.xdist_group("live")
 

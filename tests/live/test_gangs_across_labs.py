@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from kit.needs import need_root
 from kit.waiting import wait_for
+from live.conftest import ENDED, Jobs, groups_of
+from live.test_launchers import SYSTEMS, Systems, has_ranks_on, residue, wait_until_clean
 
 from cosched.apps.lab import tiers
 from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
 from cosched.wire.api import JobDoc
 from space_scheduler.replay import replay
-from tests.live.conftest import ENDED, Jobs, groups_of
-from tests.live.test_launchers import SYSTEMS, Systems, has_ranks_on, residue, wait_until_clean
 
 pytestmark = [pytest.mark.xdist_group("two labs")]
 

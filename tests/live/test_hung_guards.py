@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from kit.processes import running_module
 from kit.waiting import BOUND_S
+from live.conftest import ENDED, groups_of
 
 from cosched.apps.lab import tiers
 from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
 from cosched.errors import Failed
 from cosched.wire.api import JobDoc, NodeDoc, Submission
-from tests.live.conftest import ENDED, groups_of
 
 pytestmark = pytest.mark.xdist_group("faults")
 

@@ -12,9 +12,9 @@ import pytest
 from kit.accounts import account, acting_as
 from kit.c_programs import SOURCES, compiled
 from kit.waiting import wait_for
+from live.conftest import Jobs, carrying, groups_of
 
 from cosched.apps.lab.lab import Lab
-from tests.live.conftest import Jobs, carrying, groups_of
 
 pytestmark = [pytest.mark.xdist_group("live"), pytest.mark.usefixtures("needs_tier_1")]
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 from kit.waiting import wait_for
+from live.conftest import Jobs
 
 from cosched.apps.lab.lab import Lab
-from tests.live.conftest import Jobs
 
 pytestmark = pytest.mark.xdist_group("live")
 

@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from kit.waiting import BOUND_S, wait_for
+from live.conftest import ENDED, carrying
 
 from cosched.apps.lab import tiers
 from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
-from tests.live.conftest import ENDED, carrying
 
 pytestmark = pytest.mark.xdist_group("live")
 

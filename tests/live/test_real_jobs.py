@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from kit.waiting import BOUND_S
+from live.conftest import Jobs, carrying
 
 from cosched.apps.lab.lab import Lab
 from space_scheduler.replay import replay
-from tests.live.conftest import Jobs, carrying
 
 pytestmark = pytest.mark.xdist_group("live")
 

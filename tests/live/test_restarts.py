@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from campaigns.faults import Field, until
+from live.conftest import Jobs, groups_of
 
 from cosched.apps.lab import tiers
 from cosched.apps.lab.lab import Lab
 from cosched.apps.lab.plan import HEAD
 from cosched.client.client import Client
 from cosched.errors import Failed
-from tests.live.conftest import Jobs, groups_of
 
 pytestmark = pytest.mark.xdist_group("restarts")
 

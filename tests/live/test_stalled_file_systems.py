@@ -11,11 +11,11 @@ from typing import TypeVar
 import pytest
 from kit.disks import StallingDisk, stalling_disk
 from kit.processes import running_module
+from live.conftest import Jobs, groups_of
 
 from cosched.apps.lab import tiers
 from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
-from tests.live.conftest import Jobs, groups_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
 Found = TypeVar("Found")

@@ -13,11 +13,11 @@ import pytest
 from kit.buses import LOGIND, LOGIND_PATH, MANAGER, caller, logind, private_bus
 from kit.needs import need_root
 from kit.processes import running_module, standing_still
+from live.conftest import Jobs
 
 from cosched.apps.lab import tiers
 from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
-from tests.live.conftest import Jobs
 
 pytestmark = [pytest.mark.xdist_group("two labs"), pytest.mark.slow]
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from kit.service import Cluster, Running, order_id, running
+from service.test_launches import joined, up
 
 from cosched.model.job import JobState
 from cosched.wire import messages as wire
 from space_scheduler.service.launch.gang import Ended, Gang, Order
 from space_scheduler.service.launch.orders import OrderKind
-from tests.service.test_launches import joined, up
 
 UNKNOWN = wire.Exit(cause="unknown")
 

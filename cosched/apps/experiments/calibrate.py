@@ -7,19 +7,20 @@ the CPU does not explain is what sharing costs (``space_scheduler.progress``), b
 
 import itertools
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cosched.apps.experiments.corun import CoRun
+from cosched.apps.experiments.attempts import Attempts, Say
+from cosched.apps.experiments.corun import CoRun, Rate
 from cosched.apps.experiments.interference import InterferenceWatch, WatchedRun
-from cosched.apps.experiments.jobs import Cannot, Jobs
+from cosched.apps.experiments.jobs import Jobs
 from cosched.apps.experiments.matrix import spread
 from cosched.client.client import Client
 from cosched.config.coefficients import OWNER, Cost
-from cosched.errors import BadInput
 from cosched.model.allocation import Allocation, Share
 from cosched.model.coscheduling import Mode
 from cosched.model.job import Job
@@ -37,7 +38,6 @@ OWNERS_PERMILLE: Final = (150, 200)
 #: How often each is measured alone in a round.
 TIMES_ALONE: Final = 3
 _RESAMPLED: Final = 400
-Say = Callable[[str], None]
 
 
 class Mix(NamedTuple):
@@ -84,16 +84,14 @@ class Paced(WatchedRun, frozen=True):
         return Mix(tuple(self.programs), self.owned).is_alone
 
 
-class Calibration:
-    """Runs mixes through a cluster's client. What cannot be run is in ``refused``, with why."""
+class Calibration(Attempts):
+    """Runs mixes through a cluster's client."""
 
     def __init__(self, client: Client, nodes: int, seconds: float, say: Say, lab: str | None = None) -> None:
+        super().__init__(say, InterferenceWatch(lab, say))
         self._jobs = Jobs(client)
         self._nodes = nodes
         self._seconds = seconds
-        self._say = say
-        self._quiet = InterferenceWatch(lab, say)
-        self.refused: dict[str, str] = {}
 
     def run(self, mixes: Sequence[Mix], modes: Sequence[str], rounds: int, *, seed: int = 1) -> Iterator[Paced]:
         """All mixes under all modes, in an order of its own in each round.
@@ -113,16 +111,15 @@ class Calibration:
             return
         programs = [(name, CLASSES[name]) for name in mix.programs]
         mixed = CoRun(self._jobs, programs, self._nodes)
-        try:
-            rates, taken = self._quiet.run(lambda: mixed.rates(mode, self._seconds), what)
-        except (Cannot, BadInput) as error:
-            self.refused[what] = str(error)
-            self._say(f"{what}: {error}")
-            return
-        self._say(f"round {number + 1}: {what}: " + ", ".join(f"{each.iterations_per_s:.2f}/s" for each in rates))
-        for each in rates:
-            told = each.program, each.iterations_per_s, each.comm_ratio, min(1.0, each.cpu_ratio)
-            yield Paced(mode, list(mix.programs), mix.owned, *told, **taken._asdict())
+        make = partial(mixed.rates, mode, self._seconds)
+        for rates, taken in self.attempt(what, make, _worded, number):
+            for each in rates:
+                told = each.program, each.iterations_per_s, each.comm_ratio, min(1.0, each.cpu_ratio)
+                yield Paced(mode, list(mix.programs), mix.owned, *told, **taken)
+
+
+def _worded(rates: Sequence[Rate]) -> str:
+    return ", ".join(f"{each.iterations_per_s:.2f}/s" for each in rates)
 
 
 class Observed(NamedTuple):

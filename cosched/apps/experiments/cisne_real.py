@@ -18,10 +18,11 @@ from msgspec import structs
 from cosched.apps.experiments import cisne_results as results
 from cosched.apps.experiments import cisne_trial as trial
 from cosched.apps.experiments import contract
+from cosched.apps.experiments.attempts import Say
 from cosched.apps.experiments.cisne_trial import Trial
 from cosched.apps.experiments.contract_results import waits_ms
 from cosched.apps.experiments.run_log import RunLog
-from cosched.apps.experiments.trials import Arms, Planned, Say, Trials
+from cosched.apps.experiments.trials import Arms, Planned, RealPart
 from cosched.apps.replicate.cisne.setup import POLICIES, WORKLOADS
 from cosched.apps.replicate.result import Result
 from cosched.errors import BadInput, nearest
@@ -57,27 +58,26 @@ def drift(now: Rates, then: Rates) -> float:
 
 
 def replicate_real(seeds: int | None, out: Path | None, say: Say, *, add: bool, experiments: Sequence[str]) -> Result:
-    """Make trials of so many seeds (0: none; None: three), and judge all that there are in ``out``.
+    """See :meth:`RealPart.carried_out`; ``experiments``: which (empty: all).
 
-    ``experiments``: which (empty: all). What owners wait for is read from the runs of ``cosched bench contract`` there.
-    Raises :class:`BadInput`, and :class:`Failed` where there is no trial.
+    What owners wait for is read from the runs of ``cosched bench contract`` in ``out``.
     """
     for name in experiments:
         if name not in CLUSTERS:
             raise BadInput("--experiments", f"{name!r}", ", ".join(CLUSTERS), nearest=nearest(name, CLUSTERS))
-    kept = Trials(out, Trial)
     felt = RunLog(out, contract.RUNS, contract.Measured)
     rates_now = cache(lambda name: trial.rates(CLUSTERS[name], say))
 
-    def make(wanted: Planned) -> Trial:
+    def make(wanted: Planned, first: Trial | None) -> Trial:
         """Jobs of a seed have the iterations of its first trial; how much faster the machine has become is told."""
-        now, first = rates_now(wanted.experiment), kept.first(wanted)
+        now = rates_now(wanted.experiment)
         used = now if first is None else first.rates
         policy, mode, workload = wanted.arm
         made = trial.run(CLUSTERS[wanted.experiment], policy, mode, workload, wanted.seed, used, say)
         return structs.replace(made, drift=drift(now, used))
 
-    if seeds != 0:
-        kept.log.begin({name: list(cluster) for name, cluster in CLUSTERS.items()}, add=add)
-        kept.add({name: ARMS[name] for name in experiments or CLUSTERS}, seeds, make, results.sentence, say)
-    return results.judged(kept.made, kept.log.hows, kept.refused, waits_ms(felt.campaigns))
+    how = {name: list(cluster) for name, cluster in CLUSTERS.items()}
+    chosen = {name: ARMS[name] for name in experiments or CLUSTERS}
+    report = partial(results.report, waits_ms=waits_ms(felt.campaigns))
+    real = RealPart("cisne", Trial, how, chosen, make, results.sentence, report)
+    return real.carried_out(seeds, out, say, add=add)

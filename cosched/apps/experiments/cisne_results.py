@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from cosched.apps.experiments import cisne_pairs
 from cosched.apps.experiments.cisne_trial import COSCHEDULING as COSCHEDULING_LAB
 from cosched.apps.experiments.cisne_trial import RealJob, Trial
-from cosched.apps.experiments.trials import result_of
+from cosched.apps.experiments.trials import Hows
 from cosched.apps.replicate import claims as judging
 from cosched.apps.replicate.cisne import claims, figures, setup, tables
 from cosched.apps.replicate.cisne.claims import Compared
@@ -49,26 +49,19 @@ CASES: Final = (
 )
 
 
-def judged(
-    trials: Sequence[Trial],
-    hows: Sequence[Mapping[str, Any]],
-    refused: Mapping[str, str],
-    waits_ms: Mapping[tuple[int, str], Sequence[float]],
-) -> Result:
-    """Tables, figures and verdicts; ``waits_ms``: what owners waited, by tasks and mode (``cosched bench contract``).
+#: What owners waited for, by tasks and mode (``cosched bench contract``).
+Waits = Mapping[tuple[int, str], Sequence[float]]
 
-    Raises :class:`Failed` where there is no trial.
-    """
-    result = result_of("cisne", trials, hows, refused)
+
+def report(trials: Sequence[Trial], _: Hows, result: Result, waits_ms: Waits) -> None:
+    """Add tables, figures and verdicts."""
     result.tables["jobs"] = _jobs(trials)
     trials = _of_now(trials)
     _modes([each for each in trials if each.experiment == COSCHEDULING], result)
     _policies([each for each in trials if each.experiment != COSCHEDULING], result)
     _latency(waits_ms, result)
-    result.notes += [f"not run: {what}: {why}" for what, why in refused.items()]
     for name in dict.fromkeys(each.experiment for each in trials):
         result.notes.append(_distortion(name, [each for each in trials if each.experiment == name]))
-    return result
 
 
 def sentence(trial: Trial) -> str:
@@ -165,7 +158,7 @@ def _compared(trials: Sequence[Trial], compared: Compared) -> Claim:
     return made if fit else judging.under(premises.values(), made)
 
 
-def _latency(waits_ms: Mapping[tuple[int, str], Sequence[float]], result: Result) -> None:
+def _latency(waits_ms: Waits, result: Result) -> None:
     """Fig. 10: what owners wait for under the contract, by the number of tasks and the mode. The worst run is judged.
 
     (``cosched bench contract`` draws the same runs with medians and controls.)

@@ -14,9 +14,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from cosched.apps.experiments import trials
+from cosched.apps.experiments.attempts import Say
 from cosched.apps.experiments.interference import InterferenceWatch
 from cosched.apps.experiments.jobs import Jobs, moment_s, program
-from cosched.apps.experiments.trials import Planned, Say, TrialRecord
+from cosched.apps.experiments.trials import Planned, TrialRecord
 from cosched.apps.lab.lab import Lab
 from cosched.apps.replicate.cisne import setup
 from cosched.client.client import Client

@@ -12,11 +12,13 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from cosched.apps.experiments.attempts import Attempts, Say
 from cosched.apps.experiments.desk_under_load import Desk, Talking
 from cosched.apps.experiments.interference import TRIES, InterferenceWatch, WatchedRun
 from cosched.apps.experiments.site import PARALLEL, PLAIN, Site, owners_word
@@ -46,7 +48,6 @@ _POLL_S: Final = 0.05
 _NEW_S: Final = 1.0
 #: Without events a key is seen by its terminal's access time, which the kernel moves in steps of 8 s.
 _SEEN_AGAIN_S: Final = 8.5
-Say = Callable[[str], None]
 
 
 class ContractRuns(NamedTuple):
@@ -91,18 +92,18 @@ class Measured(msgspec.Struct, frozen=True):
 Runs = dict[tuple[int, str], list[Felt]]
 
 
-class Experiment:
-    """Runs at a desk. ``refused``: what could not be run, and why."""
+class Experiment(Attempts):
+    """Runs at a desk."""
+
+    refusals = (Failed,)
 
     def __init__(self, site: Site, client: Client, plan: ContractRuns, say: Say) -> None:
         """Raises :class:`Failed` where jobs could start elsewhere, or not here."""
+        super().__init__(say, InterferenceWatch(site.lab, say, here=True, tries=plan.tries))
         self._site = site
         self._desk = Desk(site, client)
         self._plan = plan
-        self._say = say
-        self._quiet = InterferenceWatch(site.lab, say, here=True, tries=plan.tries)
         self._random = random.Random(plan.seed)
-        self.refused: dict[str, str] = {}
 
     def run(self) -> Iterator[Measured]:
         """All conditions, in an order of its own in each round, as they are measured."""
@@ -111,15 +112,9 @@ class Experiment:
                 absent = [ABSENT + mode for mode in self._plan.modes]
                 conditions = [IDLE, UNPROTECTED, ABSENT_UNPROTECTED, *absent, *self._plan.modes]
                 for condition in self._random.sample(conditions, len(conditions)):
-                    what = f"{tasks} tasks | {condition}"
-                    try:
-                        felt, taken = self._quiet.run(lambda: self._one(tasks, condition), what)  # noqa: B023 (at once)
-                    except Failed as error:
-                        self.refused[what] = str(error)
-                        self._say(f"{what}: {error}")
-                        continue
-                    self._say(f"round {number + 1}: {what}: {_worded(felt)}")
-                    yield Measured(tasks, condition, msgspec.structs.replace(felt, **taken._asdict()))
+                    make = partial(self._one, tasks, condition)
+                    for felt, taken in self.attempt(f"{tasks} tasks | {condition}", make, _worded, number):
+                        yield Measured(tasks, condition, msgspec.structs.replace(felt, **taken))
 
     def _one(self, tasks: int, condition: str) -> Felt:
         if condition == IDLE:

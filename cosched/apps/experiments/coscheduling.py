@@ -9,23 +9,23 @@ import random
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, NamedTuple
 
+from cosched.apps.experiments.attempts import Attempts, Say
 from cosched.apps.experiments.interference import TRIES, InterferenceWatch
 from cosched.apps.experiments.jobs import BEGIN_S, ENDED, POLL_S, Cannot, Jobs, why
 from cosched.apps.experiments.matrix import ALONE, Company, Run, Work
 from cosched.apps.experiments.progress import Word, at, words_in
 from cosched.client.client import Client
-from cosched.errors import BadInput
 from cosched.model.job import JobState
 from cosched.wire.api import JobDoc
 
 #: Computing before the measured part: by then agents have seen how the job receives, and told each other.
 WARM_S: Final = 1.5
 _PROGRESS: Final = "cosched.programs.pulse"
-Say = Callable[[str], None]
 
 
 class CoschedulingRuns(NamedTuple):
@@ -44,17 +44,15 @@ class CoschedulingRuns(NamedTuple):
     tries: int = TRIES
 
 
-class Experiment:
-    """Runs cells through a cluster's client. What cannot be run is in ``refused``, with why."""
+class Experiment(Attempts):
+    """Runs cells through a cluster's client."""
 
     def __init__(self, client: Client, plan: CoschedulingRuns, say: Say, lab: str | None = None) -> None:
         """``lab``: the name of the one on this machine that the client is of; then disturbed runs are made again."""
+        super().__init__(say, InterferenceWatch(lab, say, tries=plan.tries))
         self._client = client
         self._jobs = Jobs(client)
         self._plan = plan
-        self._say = say
-        self._quiet = InterferenceWatch(lab, say, tries=plan.tries)
-        self.refused: dict[str, str] = {}
 
     def run(self) -> Iterator[Run]:
         """All runs, each mode's between those of the others and between runs alone, as they are made."""
@@ -72,16 +70,10 @@ class Experiment:
     def _one(self, number: int, work: Work, company: Company, mode: str) -> Iterator[Run]:
         """The run, or none where it can't be made."""
         what = f"{work.name} | {company.name} | {mode}"
-        if what in self.refused:
-            return
-        try:
-            (seconds, rate), taken = self._quiet.run(lambda: self._made(work, company, mode), what)
-        except (Cannot, BadInput) as error:
-            self.refused[what] = str(error)
-            self._say(f"{what}: {error}")
-            return
-        self._say(f"round {number + 1}: {what}: {seconds:.2f} s, company {rate:.2f}")
-        yield Run(work.name, company.name, mode, seconds, rate, **taken._asdict())
+        if what not in self.refused:
+            make = partial(self._made, work, company, mode)
+            for found, taken in self.attempt(what, make, "{0[0]:.2f} s, company {0[1]:.2f}".format, number):
+                yield Run(work.name, company.name, mode, *found, **taken)
 
     def _made(self, work: Work, company: Company, mode: str) -> tuple[float, float]:
         if mode == ALONE:

@@ -7,13 +7,15 @@ which the scheduler counts with by the job's kind (``cosched.model.components.Be
 """
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
+from cosched.apps.experiments.attempts import Attempts, Say
 from cosched.apps.experiments.calibrate import CLASSES, KINDS
 from cosched.apps.experiments.corun import CoRun
 from cosched.apps.experiments.interference import InterferenceWatch, WatchedRun
-from cosched.apps.experiments.jobs import Cannot, Jobs
+from cosched.apps.experiments.jobs import Jobs
 from cosched.apps.experiments.matrix import Spread, spread
 from cosched.apps.experiments.testbed import Testbed
 from cosched.model.components import Between
@@ -21,7 +23,6 @@ from cosched.model.components import Between
 #: Where both nodes are in one cluster.
 ONE_CLUSTER: Final = -1
 _PPM: Final = 1_000_000
-Say = Callable[[str], None]
 
 
 class Crossed(WatchedRun, frozen=True):
@@ -35,18 +36,14 @@ class Crossed(WatchedRun, frozen=True):
 
 def measured(place: Testbed, delay_us: int, seconds: float, say: Say) -> Iterator[Crossed]:
     """Each program once, for so many seconds; one that cannot be run is said and left out."""
-    jobs, quiet = Jobs(place.client), InterferenceWatch(place.lab, say, tries=2)
+    jobs, attempts = Jobs(place.client), Attempts(say, InterferenceWatch(place.lab, say, tries=2))
     components = None if delay_us == ONE_CLUSTER else (1,) * place.nodes
     for program, letter in CLASSES.items():
         alone = CoRun(jobs, [(program, letter)], place.nodes, components)
         what = f"{program} on one cluster" if components is None else f"{program} across {delay_us / 1000:g} ms"
-        try:
-            (rate,), taken = quiet.run(lambda alone=alone: alone.rates("none", seconds), what)  # type: ignore[misc]
-        except Cannot as error:
-            say(f"{what}: {error}")
-            continue
-        say(f"{what}: {rate.iterations_per_s:.3f} iterations/s")
-        yield Crossed(delay_us, program, rate.iterations_per_s, rate.comm_ratio, **taken._asdict())
+        make = partial(alone.rates, "none", seconds)
+        for (rate,), taken in attempts.attempt(what, make, "{0[0].iterations_per_s:.3f} iterations/s".format):
+            yield Crossed(delay_us, program, rate.iterations_per_s, rate.comm_ratio, **taken)
 
 
 def slowdowns(campaigns: Sequence[Sequence[Crossed]]) -> dict[tuple[int, str], tuple[Spread, int]]:

@@ -10,17 +10,18 @@ import random
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
 
+from cosched.apps.experiments.attempts import Attempts, Say
 from cosched.apps.experiments.calibrate import CLASSES
-from cosched.apps.experiments.corun import PLAIN, CoRun
+from cosched.apps.experiments.corun import PLAIN, CoRun, Rate
 from cosched.apps.experiments.interference import TRIES, InterferenceWatch, WatchedRun
-from cosched.apps.experiments.jobs import Cannot, Jobs
+from cosched.apps.experiments.jobs import Jobs
 from cosched.apps.experiments.matrix import Spread, spread
 from cosched.apps.experiments.testbed import Testbed
-from cosched.errors import BadInput
 
 #: Where runs are kept, in the directory of results.
 RUNS: Final = "mixed-runs"
@@ -62,14 +63,13 @@ class MixedRuns(NamedTuple):
 Places = Callable[[int], AbstractContextManager[Testbed]]
 
 
-class Experiment:
-    """Runs the mix under each mode. What could not be run in some round is in ``refused``, with why."""
+class Experiment(Attempts):
+    """Runs the mix under each mode; ``refused``: in some round."""
 
-    def __init__(self, places: Places, plan: MixedRuns, say: Callable[[str], None]) -> None:
+    def __init__(self, places: Places, plan: MixedRuns, say: Say) -> None:
+        super().__init__(say)
         self._places = places
         self._plan = plan
-        self._say = say
-        self.refused: dict[str, str] = {}
 
     def run(self) -> Iterator[MixedRun]:
         """Round by round, each number of owners in a place of its own, modes in an order of its own."""
@@ -82,21 +82,17 @@ class Experiment:
                         yield from self._one(number, desks, mode, where)
 
     def _one(self, number: int, desks: int, mode: str, where: Testbed) -> Iterator[MixedRun]:
-        what = f"{worded(desks)} | {mode}"
         plan = self._plan
         mixed = CoRun(Jobs(where.client), MIX, where.nodes)
-        quiet = InterferenceWatch(where.lab, self._say, tries=plan.tries)
-        try:
-            rates, taken = quiet.run(lambda: mixed.rates(mode, plan.seconds, polls=plan.polls), what)
-        except (Cannot, BadInput) as error:
-            self.refused[what] = str(error)
-            self._say(f"{what}: {error}")
-            return
-        shown = ", ".join(f"{each.program} {each.iterations_per_s:.2f}/s" for each in rates)
-        self._say(f"round {number + 1}: {what}: {shown}")
-        for each in rates:
-            rates_of = each.iterations_per_s, each.cpu_ratio
-            yield MixedRun(number, desks, mode, each.program, *rates_of, **taken._asdict())
+        self._watch = InterferenceWatch(where.lab, self._say, tries=plan.tries)
+        make = partial(mixed.rates, mode, plan.seconds, polls=plan.polls)
+        for rates, taken in self.attempt(f"{worded(desks)} | {mode}", make, _rates_worded, number):
+            for each in rates:
+                yield MixedRun(number, desks, mode, each.program, each.iterations_per_s, each.cpu_ratio, **taken)
+
+
+def _rates_worded(rates: Sequence[Rate]) -> str:
+    return ", ".join(f"{each.program} {each.iterations_per_s:.2f}/s" for each in rates)
 
 
 class MixedCell(msgspec.Struct, frozen=True, kw_only=True):

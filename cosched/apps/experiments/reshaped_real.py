@@ -14,8 +14,9 @@ from typing import Final
 
 from cosched.apps.experiments import reshaped_results as results
 from cosched.apps.experiments import reshaped_trial as trial
+from cosched.apps.experiments.attempts import Say
 from cosched.apps.experiments.reshaped_trial import Arm, Experiment, Trial
-from cosched.apps.experiments.trials import Planned, Say, Trials
+from cosched.apps.experiments.trials import Planned, RealPart
 from cosched.apps.replicate.adaptive.setup import EQUIPARTITION, SHORT_JOBS
 from cosched.apps.replicate.bfm.setup import BFA, BFM, FIFO, JOBS
 from cosched.apps.replicate.result import Result
@@ -61,26 +62,19 @@ def arms_of(experiment: Experiment, seed: int) -> list[tuple[str]]:
 def replicate_real(
     paper: str, seeds: int | None, out: Path | None, say: Say, *, add: bool, jobs: int | None, scale: float | None
 ) -> Result:
-    """Make trials of so many seeds (0: none; None: three), and judge all that there are in ``out``.
-
-    ``jobs`` and ``scale``: others than the experiment's. Raises :class:`BadInput`, and :class:`Failed` where there is
-    no trial.
-    """
+    """See :meth:`RealPart.carried_out`; ``jobs`` and ``scale``: others than the experiment's."""
     chosen = EXPERIMENTS[paper]
     if scale is not None and not 0 < scale <= 1:
         raise BadInput("--scale", f"{scale:g}", "a factor above 0, at most 1")
     experiment = chosen._replace(jobs=jobs or chosen.jobs, scale=scale or chosen.scale)
-    kept = Trials(out, Trial)
     rates_now = cache(lambda: trial.rates(experiment, say))
     arms = {arm.name: arm for arm in experiment.arms}
 
-    def make(wanted: Planned) -> Trial:
+    def make(wanted: Planned, first: Trial | None) -> Trial:
         """Jobs of a seed have the same work in all of its trials."""
-        first = kept.first(wanted)
         alone = rates_now() if first is None else first.alone
         return trial.run(experiment, arms[wanted.arm[0]], wanted.seed, alone, say)
 
-    if seeds != 0:
-        kept.log.begin(experiment.told(), add=add)
-        kept.add({paper: partial(arms_of, experiment)}, seeds, make, results.sentence, say)
-    return results.judged(paper, kept.made, kept.log.hows, kept.refused)
+    ordered = {paper: partial(arms_of, experiment)}
+    real = RealPart(paper, Trial, experiment.told(), ordered, make, results.sentence, results.report)
+    return real.carried_out(seeds, out, say, add=add)

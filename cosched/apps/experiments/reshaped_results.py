@@ -1,15 +1,15 @@
 """What real runs of jobs that change shape say: tables, the simulator's prediction beside them, and verdicts."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from cosched.apps.experiments.reshaped_trial import Trial
 from cosched.apps.experiments.run_log import MACHINE
-from cosched.apps.experiments.trials import result_of
+from cosched.apps.experiments.trials import Hows
 from cosched.apps.play.results import PlayedJob
 from cosched.apps.replicate import claims as judging
 from cosched.apps.replicate.adaptive import claims as adaptive
@@ -34,17 +34,12 @@ _CORES: Final = re.compile(r", (\d+) x ")
 Measure = Callable[[Trial, str], float]
 
 
-def judged(
-    paper: str, trials: Sequence[Trial], hows: Sequence[Mapping[str, Any]], refused: Mapping[str, str]
-) -> Result:
-    """Tables and verdicts. Raises :class:`Failed` where there is no trial."""
-    result = result_of(paper, trials, hows, refused)
+def report(trials: Sequence[Trial], hows: Hows, result: Result) -> None:
+    """Add tables and verdicts."""
     result.tables |= {"runs": _runs(trials), "means": _means(trials), "predictions": _predictions(trials)}
     there = _processors(trials, hows)
-    result.claims += _adaptive(trials, there) if paper == "adaptive" else _bfm(trials, there)
-    result.notes += [f"not run: {what}: {why}" for what, why in refused.items()]
+    result.claims += _adaptive(trials, there) if result.paper == "adaptive" else _bfm(trials, there)
     result.notes += _notes(trials)
-    return result
 
 
 def mean_s(what: str, trial: Trial, kind: str = ALL) -> float:
@@ -177,7 +172,7 @@ def _claim(predicate: Predicate, found: Interval | None) -> Claim:
     return judging.judge(predicate, found)
 
 
-def _processors(trials: Sequence[Trial], hows: Sequence[Mapping[str, Any]]) -> list[Premise]:
+def _processors(trials: Sequence[Trial], hows: Hows) -> list[Premise]:
     """That the processors are there: each has a core of the machine. Nothing where no machine is told."""
     cores = [int(found[1]) for how in hows if (found := _CORES.search(how.get(MACHINE, "")))]
     share = max(each.procs for each in trials) / min(cores) if cores else 1.0

@@ -23,9 +23,10 @@ import msgspec
 import numpy as np
 
 from cosched import programs
+from cosched.apps.experiments.attempts import Say
 from cosched.apps.experiments.interference import InterferenceWatch
 from cosched.apps.experiments.jobs import Cannot, Jobs
-from cosched.apps.experiments.trials import Planned, Say, TrialRecord, lab
+from cosched.apps.experiments.trials import Planned, TrialRecord, lab
 from cosched.apps.lab.lab import Lab
 from cosched.apps.play import prediction, results, session
 from cosched.apps.play.play_log import PlayLog

@@ -19,6 +19,7 @@ import msgspec
 import cosched
 from cosched.apps.lab import cgroups
 from cosched.errors import BadInput
+from cosched.report.line_log import LineLog
 from cosched.report.table import Table
 
 Run = TypeVar("Run", bound=msgspec.Struct)
@@ -37,11 +38,10 @@ class RunLog(Generic[Run]):
         """Read what is there. Raises :class:`BadInput` for lines that are none of ours."""
         self.campaigns: list[list[Run]] = []
         self.hows: list[dict[str, Any]] = []
-        self._path = out / f"{name}.jsonl" if out is not None else None
+        self._log = LineLog(out / f"{name}.jsonl", "--out") if out is not None else None
         self._kind = kind
-        self._whole_bytes = 0
-        if self._path is not None and self._path.exists():
-            self._read_all(self._path)
+        if self._log is not None:
+            self._log.read(self._take)
 
     def begin(self, how: Mapping[str, Any], *, add: bool) -> None:
         """Begin a campaign. ``how`` is what must be the same in all of them.
@@ -49,24 +49,20 @@ class RunLog(Generic[Run]):
         Raises :class:`BadInput`, by the command's option, where it is not, where there are runs already and none are to
         be added, and where the directory cannot be written to.
         """
-        if self._path is None:
-            if add:
-                raise BadInput("--add", "without --out", "--out with the directory to add to")
-        elif any(self.campaigns) and not add:  # one that could not begin has none
-            raise BadInput("--out", f"{self._path} has runs already", "another directory, or --add to add to them")
+        path = None if self._log is None else self._log.path
+        if path is None and add:
+            raise BadInput("--add", "without --out", "--out with the directory to add to")
+        if any(self.campaigns) and not add:  # one that could not begin has none
+            raise BadInput("--out", f"{path} has runs already", "another directory, or --add to add to them")
         for before, runs in zip(self.hows, self.campaigns, strict=True):
             for key, value in how.items():
                 if runs and before.get(key) != value:
-                    raise BadInput("--add", f"{key} {value}", f"{before.get(key)}, as in {self._path}")
+                    raise BadInput("--add", f"{key} {value}", f"{before.get(key)}, as in {path}")
         self.hows.append({**how, MACHINE: machine(), **provenance()})
         self.campaigns.append([])
-        if self._path is not None:
-            writable(self._path.parent)
-            try:
-                with self._path.open("ab") as file:
-                    file.truncate(self._whole_bytes)  # half a line is of somebody who was interrupted
-            except OSError as error:
-                raise BadInput("--out", f"{self._path}: {error.strerror}", "a file to write to") from None
+        if self._log is not None:
+            writable(self._log.path.parent)
+            self._log.claim()
         self._write({_HOW: self.hows[-1]})
 
     def keep(self, run: Run) -> None:
@@ -89,19 +85,8 @@ class RunLog(Generic[Run]):
         table.notes += dict.fromkeys(worded(how) for how, runs in begun if runs)
         return table
 
-    def _read_all(self, path: Path) -> None:
-        try:
-            whole, newline, _ = path.read_bytes().rpartition(b"\n")
-        except OSError as error:
-            raise BadInput("--out", f"{path}: {error.strerror}", "a file that this user may read") from None
-        self._whole_bytes = len(whole) + len(newline)
-        for number, line in enumerate(whole.splitlines(), 1):
-            try:
-                self._read(json.loads(line))
-            except (ValueError, TypeError, IndexError) as error:
-                raise BadInput(f"{path}:{number}", str(error), "a line as this command wrote it") from None
-
-    def _read(self, line: dict[str, Any]) -> None:
+    def _take(self, text: bytes) -> None:
+        line = json.loads(text)
         if _HOW in line:
             self.hows.append({CGROUPS: 1, **line[_HOW]})
             self.campaigns.append([])
@@ -109,9 +94,8 @@ class RunLog(Generic[Run]):
             self.campaigns[-1].append(msgspec.convert(line, self._kind))
 
     def _write(self, line: object) -> None:
-        if self._path is not None:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+        if self._log is not None:
+            self._log.append(json.dumps(line).encode())
 
 
 def writable(out: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""Real trials of a paper: which are missing, in which order they are made, and what is kept of them.
+"""The real part of a paper, as data: which trials are missing, in which order they are made, and what is kept of them.
 
 Every trial is written down when it is made (``trials.jsonl``), so that the work of several days adds up: a seed that
 was interrupted is made whole before another begins. Trials of one seed are compared with each other. So all of them are
@@ -7,10 +7,13 @@ made on one machine, and a seed that another machine has begun stays as it is.
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from cosched.apps.experiments.attempts import Attempts, Say
 from cosched.apps.experiments.interference import WatchedRun
 from cosched.apps.experiments.jobs import Cannot
 from cosched.apps.experiments.run_log import MACHINE, RunLog, machine
@@ -21,7 +24,6 @@ from cosched.errors import BadInput, Failed
 
 RUNS: Final = "trials"
 _SEEDS: Final = 3
-Say = Callable[[str], None]
 
 
 class Planned(NamedTuple):
@@ -49,6 +51,8 @@ class TrialRecord(WatchedRun, frozen=True):
 Trial = TypeVar("Trial", bound=TrialRecord)
 #: Experiment -> the arms of a seed, in the order in which they are made.
 Arms = Mapping[str, Callable[[int], Sequence[tuple[str, ...]]]]
+#: How each campaign measured, as :class:`RunLog` has it.
+Hows = Sequence[Mapping[str, Any]]
 
 
 def plan(
@@ -68,12 +72,14 @@ def plan(
     return sorted(found, key=lambda each: each.seed)
 
 
-class Trials(Generic[Trial]):
-    """The trials of a directory, and what could not be made, with why."""
+class Trials(Attempts, Generic[Trial]):
+    """The trials of a directory."""
 
-    def __init__(self, out: Path | None, kind: type[Trial]) -> None:
+    refusals = (BadInput, Failed)
+
+    def __init__(self, out: Path | None, kind: type[Trial], say: Say) -> None:
+        super().__init__(say)
         self.log: RunLog[Trial] = RunLog(out, RUNS, kind)
-        self.refused: dict[str, str] = {}
 
     @property
     def made(self) -> list[Trial]:
@@ -85,18 +91,17 @@ class Trials(Generic[Trial]):
         return next((each for each in self.made if each.planned[:2] == wanted[:2]), None)
 
     def add(
-        self, arms: Arms, seeds: int | None, make: Callable[[Planned], Trial], worded: Callable[[Trial], str], say: Say
+        self,
+        arms: Arms,
+        seeds: int | None,
+        make: Callable[[Planned, Trial | None], Trial],
+        worded: Callable[[Trial], str],
     ) -> None:
-        """Make what is missing and so many seeds more (None: three). What cannot be made leaves the others."""
+        """Make what is missing and so many seeds more (None: three), each with the first trial of its seed, if any."""
         for wanted in plan(arms, _SEEDS if seeds is None else seeds, self.made, self.elsewhere()):
             what = f"{wanted.experiment}, seed {wanted.seed}: {', '.join(wanted.arm)}"
-            try:
-                self.log.keep(trial := make(wanted))
-            except (BadInput, Failed) as error:
-                self.refused[what] = str(error)
-                say(f"{what}: {error}")
-            else:
-                say(f"{what}: {worded(trial)}")
+            for trial, _ in self.attempt(what, partial(make, wanted, self.first(wanted)), worded):
+                self.log.keep(trial)
 
     def elsewhere(self) -> set[tuple[str, int]]:
         """The seeds that were begun on other machines, by experiment."""
@@ -107,13 +112,48 @@ class Trials(Generic[Trial]):
         return {seed for seed, where in begun.items() if where != machine()}
 
 
-def result_of(
-    paper: str, trials: Sequence[TrialRecord], hows: Sequence[Mapping[str, Any]], refused: Mapping[str, str]
+@dataclass(frozen=True)
+class RealPart(Generic[Trial]):
+    """The real part of a paper: its trials, how one is made after the first of its seed, and what they say.
+
+    ``how``: what must be the same in all trials that are held against each other. ``report`` adds tables and verdicts,
+    from trials and the campaigns that they are of.
+    """
+
+    paper: str
+    kind: type[Trial]
+    how: Mapping[str, object]
+    arms: Arms
+    make: Callable[[Planned, Trial | None], Trial]
+    worded: Callable[[Trial], str]
+    report: Callable[[Sequence[Trial], Hows, Result], None]
+
+    def carried_out(self, seeds: int | None, out: Path | None, say: Say, *, add: bool) -> Result:
+        """Make trials of so many seeds (0: none; None: three), and judge all that there are in ``out``.
+
+        Raises :class:`BadInput`, and :class:`Failed` where there is no trial.
+        """
+        kept = Trials(out, self.kind, say)
+        if seeds != 0:
+            kept.log.begin(self.how, add=add)
+            kept.add(self.arms, seeds, self.make, self.worded)
+        return judged(self.paper, kept.made, kept.log.hows, kept.refused, self.report)
+
+
+def judged(
+    paper: str,
+    trials: Sequence[Trial],
+    hows: Hows,
+    refused: Mapping[str, str],
+    report: Callable[[Sequence[Trial], Hows, Result], None],
 ) -> Result:
-    """A result of real runs, still empty. Raises :class:`Failed` where there is no trial."""
+    """What trials say. Raises :class:`Failed` where there are none."""
     if not trials:
         raise Failed("no trial was made" + "".join(f"; {what}: {why}" for what, why in refused.items()))
-    return Result(paper, f"{TITLES[paper]} (real runs)", {"real": True, "hows": list(hows)})
+    result = Result(paper, f"{TITLES[paper]} (real runs)", {"real": True, "hows": list(hows)})
+    result.notes += [f"not run: {what}: {why}" for what, why in refused.items()]
+    report(trials, hows, result)
+    return result
 
 
 def lab(name: str, nodes: int, say: Say, what: str, **how: Any) -> Lab:

@@ -6,16 +6,15 @@ one whose submission was on its way when the play was killed. Then a line for ea
 job that was submitted or refused, each change of what one holds, and each that has ended.
 """
 
-import fcntl
-import os
 import secrets
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 import msgspec
 
 from cosched.errors import BadInput
+from cosched.report.line_log import LineLog
 from cosched.wire.api import JobDoc
 
 
@@ -99,13 +98,12 @@ Line = Begun | Part | Submitted | Refused | Held | Ended | Stopped
 _DECODER: Final = msgspec.json.Decoder(Line)
 
 
-class PlayLog:
+class PlayLog(LineLog):
     """The lines so far, in order, and what they say of each job by its number in the log."""
 
     def __init__(self, path: Path, *, fresh: bool = False) -> None:
         """Read what is there, but for a ``fresh`` one. Raises :class:`BadInput` for lines that are none of ours."""
-        self.path = path
-        self._file: BinaryIO | None = None
+        super().__init__(path, "--output")
         self.begun: Begun | None = None
         self.parts: list[Part] = []
         self.submitted: dict[int, Submitted] = {}
@@ -113,9 +111,8 @@ class PlayLog:
         self.held: dict[int, list[Held]] = {}
         self.ended: dict[int, Ended] = {}
         self.at_s = 0.0
-        self._read_bytes = self._whole_bytes = 0
-        if path.exists() and not fresh:
-            self._read()
+        if not fresh:
+            self.read(lambda line: self._take(_DECODER.decode(line)))
 
     def begin(self, begun: Begun) -> str:
         """Begin, or go on with the same; gives the tag.
@@ -123,7 +120,7 @@ class PlayLog:
         Raises :class:`BadInput` where it is another play, or another process plays it now.
         """
         if self.begun is None:
-            self._claim()
+            self.claim()
             self.keep(begun)
             return begun.tag
         before, now = self.begun, begun
@@ -134,51 +131,18 @@ class PlayLog:
                 if was.get(key) != is_now.get(key):
                     found = f"{what}{key}: {is_now.get(key, 'nothing')[:40]}"
                     raise BadInput("--resume", found, f"{was.get(key, 'nothing')[:40]}, as in {self.path}")
-        self._claim()
+        self.claim()
         return before.tag
 
     def keep(self, line: Line) -> None:
         """Write a line down, for good: what comes next may be the end of this process."""
-        assert self._file is not None
-        self._file.write(msgspec.json.encode(line) + b"\n")
-        os.fsync(self._file.fileno())
+        self.append(msgspec.json.encode(line))
         self._take(line)
-
-    def close(self) -> None:
-        """Leave the file to others."""
-        if self._file is not None:
-            self._file.close()
 
     def part_at(self, moment: str) -> int:
         """Which part it was, counted from 1, at a moment of the service's clock."""
         begun = [at for at, part in enumerate(self.parts, 1) if part.time_s(moment) >= part.at_s]
         return max(begun, default=1)
-
-    def _read(self) -> None:
-        try:
-            data = self.path.read_bytes()
-        except OSError as error:
-            raise BadInput(str(self.path), f"cannot be read: {error.strerror}", "the record of a play") from None
-        whole, newline, _ = data.rpartition(b"\n")
-        self._read_bytes, self._whole_bytes = len(data), len(whole) + len(newline)
-        for number, line in enumerate(whole.splitlines(), 1):
-            try:
-                self._take(_DECODER.decode(line))
-            except msgspec.DecodeError as error:
-                raise BadInput(f"{self.path}:{number}", str(error), "a line as this command wrote it") from None
-
-    def _claim(self) -> None:
-        """Have the file to oneself until the process ends. Half a line is of a play that was killed while it wrote."""
-        try:
-            self._file = self.path.open("ab", buffering=0)
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if self.begun is not None and os.fstat(self._file.fileno()).st_size != self._read_bytes:
-                raise BlockingIOError  # it ended, and wrote, since this was read
-            self._file.truncate(self._whole_bytes)
-        except BlockingIOError:
-            raise BadInput(str(self.path), "another process plays it now", "its end, or another --output") from None
-        except OSError as error:
-            raise BadInput(str(self.path), f"cannot be written: {error.strerror}", "a file to write to") from None
 
     def _take(self, line: Line) -> None:
         match line:

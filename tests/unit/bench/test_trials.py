@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cosched.apps.experiments import cisne_real, reshaped_real
-from cosched.apps.experiments.trials import RUNS, Planned, TrialRecord, Trials, plan, result_of
+from cosched.apps.experiments.trials import RUNS, Planned, TrialRecord, Trials, judged, plan
 from cosched.errors import Failed
 
 
@@ -53,10 +54,10 @@ def test_trial_of_an_earlier_workload_is_made_again() -> None:
 
 
 def test_seed_that_another_machine_began_stays_as_it_is(tmp_path: Path) -> None:
-    (tmp_path / f"{RUNS}.jsonl").write_text('{"how": {"machine": "Linux 2.6, 1 x 486"}}\n')
-    kept = Trials(tmp_path, Made)
     first, *later = made("w1a", "w2a", "n1c", "w1b")  # the last one before that was known
-    kept.log.keep(first)
+    lines = [{"how": {"machine": "Linux 2.6, 1 x 486"}}, first]
+    (tmp_path / f"{RUNS}.jsonl").write_bytes(msgspec.json.Encoder().encode_lines(lines))
+    kept = Trials(tmp_path, Made, print)
     kept.log.begin({}, add=True)
     kept.log.keep_each(later)
     assert kept.elsewhere() == {("wide", 1)}
@@ -66,23 +67,35 @@ def test_seed_that_another_machine_began_stays_as_it_is(tmp_path: Path) -> None:
 
 
 def test_refused_trial_is_reported_and_the_others_are_made(tmp_path: Path) -> None:
-    kept, said = Trials(tmp_path, Made), list[str]()
+    said = list[str]()
+    kept = Trials(tmp_path, Made, said.append)
 
-    def make(wanted: Planned) -> Made:
+    def make(wanted: Planned, _: Made | None) -> Made:
         if wanted.arm == ("b",):
             raise Failed("no control groups")
         return Made(wanted.experiment, wanted.seed, *wanted.arm)
 
     kept.log.begin({}, add=False)
-    kept.add(ARMS, 1, make, lambda trial: f"ran {trial.arm}", said.append)
-    assert kept.made == Trials(tmp_path, Made).made == made("w1a", "n1c")
+    kept.add(ARMS, 1, make, lambda trial: f"ran {trial.arm}")
+    assert kept.made == Trials(tmp_path, Made, print).made == made("w1a", "n1c")
     assert kept.refused == {"wide, seed 1: b": "no control groups"}
     assert said == ["wide, seed 1: a: ran a", "wide, seed 1: b: no control groups", "narrow, seed 1: c: ran c"]
 
 
+def test_trial_is_kept_before_it_is_reported(tmp_path: Path) -> None:
+    def worded(_: Made) -> str:
+        raise Failed("no job ran")
+
+    kept = Trials(tmp_path, Made, print)
+    kept.log.begin({}, add=False)
+    with pytest.raises(Failed, match="no job ran"):
+        kept.add(ARMS, 1, lambda wanted, _: Made(wanted.experiment, wanted.seed, *wanted.arm), worded)
+    assert Trials(tmp_path, Made, print).made == made("w1a")
+
+
 def test_without_trials_there_is_nothing_to_judge() -> None:
     with pytest.raises(Failed, match="no trial was made; x: no control groups"):
-        result_of("cisne", [], [], {"x": "no control groups"})
+        judged("cisne", [], [], {"x": "no control groups"}, lambda *_: None)
 
 
 def test_papers_arms_are_each_once_in_an_order_of_the_seed() -> None:

@@ -219,7 +219,7 @@ def test_two_cannot_play_the_same(call: Call, client: Client, option: str) -> No
     with begun(*LONG) as playing:
         wait_for(lambda: kinds()["submitted"] >= 1, "a job to be submitted")
         ended = call("workload", "play", "log.swf", *FAST, *LONG, option)
-        assert (ended.status, "another process plays it now" in ended.err) == (2, True), ended.err
+        assert (ended.status, "another process writes it now" in ended.err) == (2, True), ended.err
         client.cancel(next(each["job_id"] for each in record() if each["type"] == "submitted"))
         out = playing.communicate(timeout=BOUND_S)[0]
     assert playing.returncode == 0, out

@@ -1,6 +1,7 @@
 """What is made of real trials: tables, verdicts, and nothing where there are none."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -9,15 +10,17 @@ import pytest
 from cosched.apps.cli.main import main
 from cosched.apps.experiments import cisne_pairs, contract
 from cosched.apps.experiments.cisne_real import ARMS, drift
-from cosched.apps.experiments.cisne_results import judged
+from cosched.apps.experiments.cisne_results import report
 from cosched.apps.experiments.cisne_trial import RealJob, Trial
 from cosched.apps.experiments.run_log import RunLog
 from cosched.apps.experiments.trials import RUNS, plan
+from cosched.apps.experiments.trials import judged as judged_by
 from cosched.apps.replicate import result as results
 from cosched.apps.replicate.cisne import claims
 from cosched.apps.replicate.cisne.setup import POLICIES, WORKLOADS
 from cosched.apps.replicate.claims import Claim, Verdict
 
+judged = partial(judged_by, "cisne", report=partial(report, waits_ms={}))
 RATES = {"CG 2": (10.0, 1.5), "BT 2": (0.3, 1.5)}
 
 
@@ -43,7 +46,7 @@ def test_ccs_is_held_against_plain_linux_seed_by_seed() -> None:
         for seed in (1, 2, 3)
         for mode, seconds in (("none", 10.0), ("ccs", 8.0))
     ]
-    found = {claim.id: claim for claim in judged(trials, [{}], {"a": "b"}, {}).claims}
+    found = {claim.id: claim for claim in judged(trials, [{}], {"a": "b"}).claims}
     assert found[claims.CCS_SIT.id].verdict is Verdict.HOLDS
     assert found[claims.CCS_SIT.id].ours == pytest.approx(-0.2)
     assert found[claims.CCS_DIT.id].verdict is Verdict.UNDECIDED
@@ -68,7 +71,7 @@ def test_claims_on_a_load_that_is_not_the_papers_are_not_comparable() -> None:
         ]
         if ratio == 1:
             trials = [msgspec.structs.replace(each, ratio=None) for each in trials]
-        return {claim.id: claim for claim in judged(trials, [{}], {}, {}).claims}
+        return {claim.id: claim for claim in judged(trials, [{}], {}).claims}
 
     before, now = made(1.0), made(WORKLOADS["DIT"])
     for claim in (claims.CCS_DIT, claims.MAKESPAN_HARD, claims.HARD_DIT):
@@ -86,7 +89,7 @@ def test_trials_of_another_load_are_made_anew_and_left_out_of_verdicts() -> None
     made = [trial(*each.arm, 1, 10.0, "policies") for each in plan(policies, 1, [])]
     old = [msgspec.structs.replace(each, ratio=None) for each in made]
     assert [each.arm[2] for each in plan(policies, 0, old)] == ["DIT"] * len(POLICIES)
-    both = judged([*old, *made], [{}], {}, {})
+    both = judged([*old, *made], [{}], {})
     assert all(claim.verdict is not Verdict.NOT_COMPARABLE for claim in both.claims)
     assert len(both.tables["jobs"].rows) == 2 * len(made) * 2  # the raw data has all
 
@@ -97,7 +100,7 @@ def test_policies_are_compared_on_what_both_ran() -> None:
         for at, policy in enumerate(("3dbf-light", "basic"))
         for seed in ((1, 2, 3, 4) if policy == "basic" else (1, 2, 3))
     ]
-    result = judged(trials, [{}], {}, {})
+    result = judged(trials, [{}], {})
     found = {claim.id: claim for claim in result.claims}
     assert found[claims.BEST_SIT.id].verdict is Verdict.HOLDS
     assert len(result.tables["jobs"].rows) == 2 * 7
@@ -136,7 +139,7 @@ def test_pairs_of_policies_have_the_simulators_sign_or_the_other() -> None:
 
 
 def test_one_seed_decides_no_pair_and_draws_no_interval(tmp_path: Path) -> None:
-    result = judged([loaded("basic", 1, longer=2.0), loaded("normal", 1, longer=3.0)], [{}], {}, {})
+    result = judged([loaded("basic", 1, longer=2.0), loaded("normal", 1, longer=3.0)], [{}], {})
     assert {row["says"] for row in result.tables["pairs"].as_dicts()} == {cisne_pairs.OPEN}
     assert sum("of 0 whose real difference" in note and "1 are not decided" in note for note in result.notes) == 3
     assert result.tables["figure8"].notes == ["SIT: 1 seeds that all of its 2 policies here have run"]

@@ -1,5 +1,6 @@
 """What is made of real runs of jobs that change shape: an order of trials, tables, verdicts."""
 
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -10,6 +11,7 @@ from cosched.apps.experiments import reshaped_results as results
 from cosched.apps.experiments.reshaped_real import ADAPTIVE, EXPERIMENTS
 from cosched.apps.experiments.reshaped_trial import Alone, Trial, _plan
 from cosched.apps.experiments.trials import Trials
+from cosched.apps.experiments.trials import judged as judged_by
 from cosched.apps.play.results import PlayedJob
 from cosched.apps.play.submissions import Base
 from cosched.apps.replicate.adaptive import claims as adaptive
@@ -43,9 +45,12 @@ def trial(paper: str, arm: str, seed: int, response_s: float, *, aborts: int = 0
     )  # fmt: skip
 
 
-def judged(paper: str, trials: list[Trial], cores: int = 4) -> dict[str, Claim]:
+said = partial(judged_by, report=results.report)
+
+
+def judged(paper: str, runs: list[Trial], cores: int = 4) -> dict[str, Claim]:
     hows = [{"machine": f"Linux 6.1, {cores} x Some(R) CPU"}]
-    return {claim.id: claim for claim in results.judged(paper, trials, hows, {}).claims}
+    return {claim.id: claim for claim in said(paper, runs, hows, {}).claims}
 
 
 def test_measures_of_a_trial() -> None:
@@ -80,9 +85,7 @@ def test_response_is_not_comparable_where_processors_share_cores() -> None:
     claim = shared[adaptive.REAL_RESPONSE.id]
     assert (claim.verdict, claim.note) == (Verdict.NOT_COMPARABLE, "processors for each core: 2, not at most 1")
     assert shared[adaptive.REAL_UTILISATION.id].verdict is not Verdict.NOT_COMPARABLE  # of allocations
-    assert (
-        results.judged("adaptive", trials, [{}], {}).claims[0].verdict is Verdict.FAILS
-    )  # a machine that says nothing
+    assert said("adaptive", trials, [{}], {}).claims[0].verdict is Verdict.FAILS  # a machine that says nothing
 
 
 def test_a_size_rests_on_processors_and_the_papers_load() -> None:
@@ -119,12 +122,10 @@ def test_that_nobody_is_aborted_says_nothing_where_nobody_is_folded() -> None:
 
 
 def test_answers_of_other_bits_are_told() -> None:
-    same = results.judged(
-        "adaptive", [trial("adaptive", arm, 1, 9.0) for arm in ("traditional", "equipartition")], [{}], {}
-    )
+    same = said("adaptive", [trial("adaptive", arm, 1, 9.0) for arm in ("traditional", "equipartition")], [{}], {})
     assert "answers: 1 of 1 jobs have the same bits in all runs of their seed" in same.notes
     other = [trial("adaptive", "traditional", 1, 9.0), trial("adaptive", "equipartition", 1, 9.0, digest="b")]
-    notes = results.judged("adaptive", other, [{}], {"x": "no control groups"}).notes
+    notes = said("adaptive", other, [{}], {"x": "no control groups"}).notes
     assert "answers: 0 of 1 jobs have the same bits in all runs of their seed" in notes
     assert "not run: x: no control groups" in notes
 
@@ -135,7 +136,7 @@ def test_how_much_faster_a_processor_is_than_its_part_is_told() -> None:
     single = msgspec.structs.replace(one, jobs=alone)
     assert results.faster([one]) is None
     assert results.faster([one, single]) == pytest.approx((100 / 5) / (40 / 4))
-    assert any("ran 2.0 times as fast" in note for note in results.judged("adaptive", [single], [{}], {}).notes)
+    assert any("ran 2.0 times as fast" in note for note in said("adaptive", [single], [{}], {}).notes)
 
 
 def test_policies_are_those_of_the_papers() -> None:
@@ -158,7 +159,7 @@ def test_jobs_have_the_same_work_in_both_arms(tmp_path: Path) -> None:
 
 
 def test_trials_that_are_there_are_judged_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    kept = Trials(tmp_path, Trial)
+    kept = Trials(tmp_path, Trial, print)
     kept.log.begin(ADAPTIVE.told(), add=False)
     for arm in ("traditional", "equipartition"):
         kept.log.keep(trial("adaptive", arm, 1, 9.0))
@@ -167,13 +168,13 @@ def test_trials_that_are_there_are_judged_again(tmp_path: Path, capsys: pytest.C
     assert not ended.value.code
     assert "undecided" in capsys.readouterr().out
     assert (tmp_path / "runs.csv").exists()
-    assert len(Trials(tmp_path, Trial).made) == 2
+    assert len(Trials(tmp_path, Trial, print).made) == 2
 
 
 def test_without_a_job_that_ran_there_is_nothing_to_judge() -> None:
     none = msgspec.structs.replace(trial("bfm", FIFO, 1, 9.0), jobs=[])
     with pytest.raises(Failed, match="no job ran in the trial of fifo"):
-        results.judged("bfm", [none], [{}], {})
+        said("bfm", [none], [{}], {})
 
 
 @pytest.mark.parametrize(

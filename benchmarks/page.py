@@ -12,10 +12,8 @@ of 100 measurements (by ranks).
 """
 
 import argparse
-import math
 import re
 import statistics
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -26,7 +24,8 @@ from typing import NamedTuple
 
 from benchmarks._agents import PROCS
 from benchmarks.measure import machine
-from benchmarks.service import Lab
+from benchmarks.service import Lab, standing
+from cosched.apps.experiments.matrix import spread
 from cosched.client.transport import Transport
 from cosched.wire.api import Submission
 
@@ -123,13 +122,6 @@ def one_slice(core: Core, tabs: Tabs, visit: tuple[str, str] | None, seconds: fl
         return Slice(ran, (cpu_more_s - cpu_s) / ran, (took_more_s - took_s) / ran, tabs.received - received)
 
 
-def told(ratios: Sequence[float]) -> str:
-    """The median, and the interval of ranks that holds the true one with 95 %."""
-    ordered, many = sorted(ratios), len(ratios)
-    rank = max(0, math.floor(many / 2 - 0.98 * math.sqrt(many)))
-    return f"{statistics.median(ordered):.3f} [{ordered[rank]:.3f} … {ordered[many - 1 - rank]:.3f}]"
-
-
 def submit(lab: Lab, tasks: Sequence[int]) -> None:
     """Submit a job for each of these numbers of tasks."""
     clients = threading.local()
@@ -171,19 +163,12 @@ def main() -> None:
     options.add_argument("--queued", type=int, default=10_000)
     options.add_argument("--agents", type=int, default=128)
     asked = options.parse_args()
-    with tempfile.TemporaryDirectory(prefix="page-") as folder:
-        lab = Lab(Path(folder), asked.agents, runs_s=1e6)
-        try:
-            measured(lab, asked)
-        finally:
-            lab.close()
+    with standing(asked.agents, runs_s=1e6) as lab:
+        measured(lab, asked)
 
 
 def measured(lab: Lab, asked: argparse.Namespace) -> None:
     """All pairs of one scheduler."""
-    lab.start()
-    lab.start_agents()
-    lab.all_welcomed(0.0)
     transport = Transport(str(lab.socket))
     submit(lab, [PROCS * asked.agents - FREE])
     submit(lab, [FREE + 2] * asked.queued)
@@ -201,7 +186,7 @@ def measured(lab: Lab, asked: argparse.Namespace) -> None:
     for name, what in (("cpu_s", "CPU of a pass"), ("took_s", "duration of a pass")):
         without = statistics.median(getattr(each[False], name) for each in pairs)
         ratios = [getattr(each[True], name) / getattr(each[False], name) for each in pairs]
-        print(f"{what}: {1000 * without:.2f} ms without, with pages {told(ratios)} of it")
+        print(f"{what}: {1000 * without:.2f} ms without, with pages {spread(ratios).worded()} of it")
     rate = statistics.median(each[True].received for each in pairs) / asked.seconds / TABS
     print(f"a tab is sent {rate / 1000:.0f} kB/s")
 

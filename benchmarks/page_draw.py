@@ -11,14 +11,12 @@ meanwhile, how long it takes from the service's answer to the row in the documen
 import argparse
 import asyncio
 import statistics
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from benchmarks._browser import Tab, chromium
 from benchmarks.measure import machine
-from benchmarks.service import Lab, submitted
+from benchmarks.service import Lab, standing, submitted
 from cosched.client.client import Client
 from cosched.client.page import PageProxy
 from cosched.client.transport import Transport
@@ -82,20 +80,13 @@ def main() -> None:
     options.add_argument("--jobs", type=int, default=2000, help="that run, wait or have ended (2000)")
     options.add_argument("--agents", type=int, default=128)
     asked = options.parse_args()
-    with tempfile.TemporaryDirectory(prefix="page-") as folder:
-        lab = Lab(Path(folder), asked.agents)
-        try:
-            lab.start()
-            lab.start_agents()
-            lab.all_welcomed(0.0)
-            with lab.client() as client:
-                while (cluster := client.cluster()).queued + cluster.running < asked.jobs:
-                    submitted(lab, 3.0, None)
-                while len(client.history(limit=ENDED)) < ENDED:
-                    time.sleep(1.0)
-            asyncio.run(measured(lab, asked.rounds))
-        finally:
-            lab.close()
+    with standing(asked.agents) as lab:
+        with lab.client() as client:
+            while (cluster := client.cluster()).queued + cluster.running < asked.jobs:
+                submitted(lab, 3.0, None)
+            while len(client.history(limit=ENDED)) < ENDED:
+                time.sleep(1.0)
+        asyncio.run(measured(lab, asked.rounds))
 
 
 if __name__ == "__main__":

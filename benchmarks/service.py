@@ -15,7 +15,6 @@ the service's socket. Three promises are measured, one after the other:
 import json
 import queue
 import random
-import shutil
 import socket
 import subprocess
 import sys
@@ -123,6 +122,20 @@ class Lab:
         self._open.close()
 
 
+@contextmanager
+def standing(agents: int, runs_s: float = RUNS_S) -> Iterator[Lab]:
+    """A scheduler that has welcomed so many agents, in a directory of its own, until the block is left."""
+    with tempfile.TemporaryDirectory(prefix="cosched-bench-") as name:
+        lab = Lab(Path(name), agents, runs_s)
+        try:
+            lab.start()
+            lab.start_agents()
+            lab.all_welcomed(0.0)
+            yield lab
+        finally:
+            lab.close()
+
+
 def wish(procs: int) -> Submission:
     """A job as users have them, for a machine of so many processors: of one of some dozens of shapes."""
     return Submission(
@@ -215,9 +228,6 @@ def _queued(lab: Lab) -> int:
 def measure(lab: Lab, seconds: float, queued: int) -> bool:
     """All of it; whether every promise was kept."""
     print(f"{machine()}; {lab.count} agents of {PROCS} processors")
-    lab.start()
-    lab.start_agents()
-    lab.all_welcomed(0.0)
     fill(lab, queued)
     rows = []
     with scraped(lab) as scrapes:
@@ -249,13 +259,8 @@ def measure(lab: Lab, seconds: float, queued: int) -> bool:
 def main(arguments: list[str]) -> int:
     """See above; 1 where a promise was broken."""
     seconds, queued, agents = [int(given) for given in arguments] + [30, 10_000, 100][len(arguments) :]
-    path = Path(tempfile.mkdtemp(prefix="cosched-bench-"))
-    lab = Lab(path, agents)
-    try:
+    with standing(agents) as lab:
         return 0 if measure(lab, seconds, queued) else 1
-    finally:
-        lab.close()
-        shutil.rmtree(path)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from cosched.apps.experiments.attempts import Attempts, Say
 from cosched.apps.experiments.corun import CoRun, Rate
 from cosched.apps.experiments.interference import InterferenceWatch, WatchedRun
 from cosched.apps.experiments.jobs import Jobs
-from cosched.apps.experiments.matrix import spread
+from cosched.apps.experiments.matrix import grouped, spread
 from cosched.client.client import Client
 from cosched.config.coefficients import OWNER, Cost
 from cosched.model.allocation import Allocation, Share
@@ -135,10 +135,7 @@ def observed(campaigns: Sequence[Sequence[Paced]]) -> list[Observed]:
     """All runs, held against the same program alone in its campaign; those without one are left out."""
     found = []
     for runs in campaigns:
-        alone: dict[str, list[Paced]] = {}
-        for run in runs:
-            if run.is_alone:
-                alone.setdefault(run.program, []).append(run)
+        alone = grouped((run.program, run) for run in runs if run.is_alone)
         rates = {name: float(np.median([run.iterations_per_s for run in each])) for name, each in alone.items()}
         # a rank that polls or yields while it waits asks for the whole of a CPU, one that sleeps for less
         asked = {name: round(1000 * float(np.median([run.cpu_ratio for run in each]))) for name, each in alone.items()}
@@ -212,10 +209,7 @@ def paces(campaigns: Sequence[Sequence[Paced]]) -> dict[tuple[str, str, str], tu
     """(mode, mix, program) -> median pace, its interval and how many runs, for a table."""
     by: dict[tuple[str, str, str], list[float]] = {}
     for runs in campaigns:
-        alone: dict[str, list[float]] = {}
-        for run in runs:
-            if run.is_alone:
-                alone.setdefault(run.program, []).append(run.iterations_per_s)
+        alone = grouped((run.program, run.iterations_per_s) for run in runs if run.is_alone)
         for run in runs:
             if not run.is_alone and run.program in alone:
                 key = run.mode, str(Mix(tuple(run.programs), run.owned)), run.program

@@ -24,7 +24,7 @@ from cosched.apps.experiments.contract import (
     Measured,
     Runs,
 )
-from cosched.apps.experiments.matrix import Spread, spread
+from cosched.apps.experiments.matrix import Spread, grouped, spread
 from cosched.report.intervals import framed, reach
 from cosched.report.palette import COLOURS
 from cosched.report.plots import figure
@@ -57,11 +57,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
 def by_cell(campaigns: Iterable[Sequence[Measured]]) -> Runs:
     """The runs of all campaigns, by tasks and condition; not those that were disturbed in all tries."""
-    found: Runs = {}
-    for measured in chain.from_iterable(campaigns):
-        if not measured.felt.disturbed:
-            found.setdefault((measured.tasks, measured.condition), []).append(measured.felt)
-    return found
+    runs = (each for each in chain.from_iterable(campaigns) if not each.felt.disturbed)
+    return grouped(((each.tasks, each.condition), each.felt) for each in runs)
 
 
 def disturbed(campaigns: Iterable[Sequence[Measured]]) -> list[Measured]:

@@ -9,6 +9,7 @@ which the scheduler counts with by the job's kind (``cosched.model.components.Be
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from cosched.apps.experiments.attempts import Attempts, Say
@@ -16,7 +17,7 @@ from cosched.apps.experiments.calibrate import CLASSES, KINDS
 from cosched.apps.experiments.corun import CoRun
 from cosched.apps.experiments.interference import InterferenceWatch, WatchedRun
 from cosched.apps.experiments.jobs import Jobs
-from cosched.apps.experiments.matrix import Spread, spread
+from cosched.apps.experiments.matrix import Spread, grouped, spread
 from cosched.apps.experiments.testbed import Testbed
 from cosched.model.components import Between
 
@@ -50,10 +51,7 @@ def slowdowns(campaigns: Sequence[Sequence[Crossed]]) -> dict[tuple[int, str], t
     """(delay, program) -> its slowdown across the link, and of how many runs; each held against its own campaign."""
     found: dict[tuple[int, str], list[float]] = {}
     for runs in campaigns:
-        near: dict[str, list[float]] = {}
-        for run in runs:
-            if run.delay_us == ONE_CLUSTER:
-                near.setdefault(run.program, []).append(run.iterations_per_s)
+        near = grouped((run.program, run.iterations_per_s) for run in runs if run.delay_us == ONE_CLUSTER)
         for run in runs:
             if run.delay_us != ONE_CLUSTER and run.program in near and run.iterations_per_s > 0:
                 slowdown = statistics.median(near[run.program]) / run.iterations_per_s
@@ -63,10 +61,11 @@ def slowdowns(campaigns: Sequence[Sequence[Crossed]]) -> dict[tuple[int, str], t
 
 def iterations_s(campaigns: Sequence[Sequence[Crossed]]) -> dict[str, float]:
     """How long an iteration of each program takes on one cluster, in seconds: the median of all runs."""
-    near: dict[str, list[float]] = {}
-    for run in (run for runs in campaigns for run in runs):
-        if run.delay_us == ONE_CLUSTER and run.iterations_per_s > 0:
-            near.setdefault(run.program, []).append(run.iterations_per_s)
+    near = grouped(
+        (run.program, run.iterations_per_s)
+        for run in chain.from_iterable(campaigns)
+        if run.delay_us == ONE_CLUSTER and run.iterations_per_s > 0
+    )
     return {program: 1 / statistics.median(rates) for program, rates in near.items()}
 
 

@@ -7,12 +7,14 @@ those of ``docs/guide/coscheduling.md``; a cell that misses one says which.
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from cosched.apps.experiments.interference import WatchedRun
 
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 ALONE: Final = "alone"
 MODES: Final = ("plain", "none", "ccs", "gang", "dcs", "spin")
 
@@ -98,6 +100,14 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     misses: list[str] = []
 
 
+def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+    """The values of each key, in the order in which they come."""
+    found: dict[Key, list[Value]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
+
+
 def spread(values: Sequence[float]) -> Spread:
     """The median of some values. Raises ValueError for none."""
     ordered = sorted(values)
@@ -128,10 +138,7 @@ def judged(campaigns: Iterable[Sequence[Run]]) -> list[Cell]:
     found: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     for campaign in campaigns:
         runs = [run for run in campaign if not run.disturbed]
-        alone: dict[tuple[str, str], list[float]] = {}
-        for run in runs:
-            if run.mode == ALONE:
-                alone.setdefault((run.work, run.company), []).append(run.seconds)
+        alone = grouped(((run.work, run.company), run.seconds) for run in runs if run.mode == ALONE)
         for run in runs:
             if run.mode != ALONE and (seconds := alone.get((run.work, run.company))):
                 slowdown = run.seconds / statistics.median(seconds)

@@ -30,7 +30,7 @@ def connected(kind: str, address: str) -> socket.socket:
         where = address
     made.setblocking(False)
     try:
-        with contextlib.suppress(BlockingIOError if kind == "tcp" else ()):
+        with contextlib.suppress(*[BlockingIOError][: kind == "tcp"]):
             made.connect(where)
     except OSError:
         made.close()

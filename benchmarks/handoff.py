@@ -26,6 +26,7 @@ from node_agent.guard.desk.decoys import Decoys
 MOUNT = "/sys/fs/cgroup"
 JOB = "job-1.1"
 HOGS = 2
+CEILING_CPUS = 0.5
 FIRST_NS, SECOND_NS = 50_000, 100_000
 
 
@@ -39,7 +40,7 @@ def groups() -> Iterator[tuple[Cgroups, str, list[Path]]]:
     try:
         for desk in desks:
             desk.mkdir(parents=True)
-        if problems := cgroups.set_limits(0.5, True, 1 << 30):
+        if problems := cgroups.set_limits(CEILING_CPUS, True, 1 << 30):
             raise SystemExit("; ".join(problems))
         cgroups.create(JOB, None, 64)
         yield cgroups, f"{name}/desk", desks
@@ -128,14 +129,14 @@ def main() -> None:
             found["contract"].append(trips(desks, cpu, count))
             everywhere = os.sched_getaffinity(0)
             os.sched_setaffinity(0, {cpu})  # decoys for the processor that is measured
-            decoys.keep(wanted=True)
+            decoys.keep(CEILING_CPUS)
             os.sched_setaffinity(0, everywhere)
             if decoys.problem:
                 raise SystemExit(decoys.problem)
             try:
                 found["with decoys"].append(trips(desks, cpu, count))
             finally:
-                decoys.keep(wanted=False)
+                decoys.keep(None)
                 cgroups.kill(JOB)
                 for hog in hogs:
                     os.waitpid(hog, 0)

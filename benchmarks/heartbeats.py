@@ -70,11 +70,13 @@ def made(nodes: int, jobs: int, width: int, clock: Clock) -> tuple[Link, list[tu
     names = [f"w{number}" for number in range(nodes)]
     shared = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=2)  # limits count work, at each heartbeat
     config = ClusterConfig(name="c", nodes=names, policy="normal", contract=shared)
-    log, fence, host = Log(io.StringIO(), people=False), wire.Fence("c", 1, "i"), NoHost()
+    log, fence = Log(io.StringIO(), people=False), wire.Fence("c", 1, "i")
+    host: Any = NoHost()
     rules = ServiceCore(config, names, fence, Orders(config, fence, Ed25519PrivateKey.generate()))
     shell = Shell(rules, host, log, clock)
     link = shell.link = Link(config, rules.book, fence, log, shell.feed, Members(Path("members.json"), list(names)))
-    receives = {job: (Receives.BLOCKS if job % 5 else Receives.POLLS,) for job in range(1, jobs + 1)}
+    ways = [Receives.BLOCKS if job % 5 else Receives.POLLS for job in range(1, jobs + 1)]
+    receives: dict[int, tuple[Receives, ...]] = {job: (way,) for job, way in enumerate(ways, 1)}
     records = tuple(running(names, jobs, width))
     progress = {each.id: (float(LIMIT_US), 1.0) for each in records}
     shell.feed(Started(records, (), progress, SavedTurns(receives, tuple(names))))

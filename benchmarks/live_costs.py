@@ -23,10 +23,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.launch import Lab, by_api
+from benchmarks.launch import by_api
 from benchmarks.measure import machine, ratios, spread
 from benchmarks.service import Lab as ServiceLab
 from benchmarks.service import submitted
+from cosched.apps.lab.lab import Lab
 
 LAUNCHES = 8
 HERE = Path(__file__).resolve().parents[1]
@@ -80,7 +81,7 @@ def cpu_s(lab: ServiceLab) -> float:
 
 def found_by(checkout: Path, agents: int, seconds: float) -> dict[str, float]:
     """What a checkout's own programs find, in a process of its own environment."""
-    command = [checkout / ".venv/bin/python", "-P", __file__, "--once", str(agents), str(seconds)]
+    command: list[str | Path] = [checkout / ".venv/bin/python", "-P", __file__, "--once", str(agents), str(seconds)]
     environment = {**os.environ, "PYTHONPATH": str(checkout)}
     ended = subprocess.run(command, cwd=checkout, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     if ended.returncode:
@@ -113,9 +114,8 @@ def main(arguments: list[str]) -> None:
         return
     if not arguments or not (Path(arguments[0]) / ".venv/bin/python").exists():
         raise SystemExit("which other checkout, with its environment made? ./run bench live_costs OTHER [ROUNDS]")
-    given = [float(each) for each in arguments[1:]]
-    rounds, agents, seconds = given + [5, 100, 10][len(given) :]
-    compare(Path(arguments[0]).resolve(), int(rounds), int(agents), seconds)
+    given = [*arguments[1:], *["5", "100", "10"][len(arguments) - 1 :]]
+    compare(Path(arguments[0]).resolve(), int(given[0]), int(given[1]), float(given[2]))
 
 
 if __name__ == "__main__":

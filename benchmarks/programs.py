@@ -43,7 +43,7 @@ def environment(folder: Path, ranks: int) -> Mapping[str, str]:
 
 def profile(folder: Path, program: str, letter: str, ranks: int, seconds: float) -> dict[str, Any]:
     """One run's report."""
-    command = [BIN / "mpirun", sys.executable, "-m", "cosched.programs", program, "--class", letter]
+    command: list[str | Path] = [BIN / "mpirun", sys.executable, "-m", "cosched.programs", program, "--class", letter]
     ended = subprocess.run(
         [*command, "--seconds", str(seconds), "--json"], env=environment(folder, ranks), capture_output=True, text=True,
         timeout=60 + 10 * seconds, check=False,

@@ -87,8 +87,8 @@ def views(rounds: int, checkouts: list[str]) -> None:
 def main(arguments: list[str]) -> None:
     """Measure and print."""
     match arguments:
-        case ["view_us", jobs]:
-            return print(view_us(int(jobs)))
+        case ["view_us", count]:
+            return print(view_us(int(count)))
         case ["view", *rest]:
             return views(int(rest[0]) if rest else 5, [str(Path(__file__).parents[1]), *rest[1:]])
     rounds = next((int(each) for each in arguments if each.isdecimal()), 5)

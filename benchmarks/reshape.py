@@ -274,7 +274,8 @@ async def measure(options: argparse.Namespace) -> None:
     print("\n| heat, ranks | steps a second, all | half | all again | CPU of a sleeper, % |\n|---|---|---|---|---|")
     for ranks in options.ranks:
         rates, used = await throughput(ranks)
-        kept.speeds.append(Speed(ranks, *map(statistics.median, rates), max(used)))
+        before, half, after = map(statistics.median, rates)
+        kept.speeds.append(Speed(ranks, before, half, after, max(used)))
         cells = [f"{statistics.median(each):.0f}" for each in rates]
         print(f"| {ranks} | {' | '.join(cells)} | {max(100 * each for each in used):.2f} at most |", flush=True)
     if options.out:

@@ -128,7 +128,7 @@ def measured(lab: Lab, passes: Passes, pairs: int, window_s: float) -> tuple[lis
                     found[scraped].append(1000 * sum(cpu_s) / len(cpu_s))
     differ = [math.log(b / a) for a, b in zip(found[False], found[True], strict=True)]
     each = of_replications(differ)
-    return found[False], found[True], Interval(*(math.expm1(value) for value in (each.mean, each.low, each.high)))
+    return found[False], found[True], Interval(math.expm1(each.mean), math.expm1(each.low), math.expm1(each.high))
 
 
 def main() -> None:

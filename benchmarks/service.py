@@ -229,7 +229,7 @@ def measure(lab: Lab, seconds: float, queued: int) -> bool:
     """All of it; whether every promise was kept."""
     print(f"{machine()}; {lab.count} agents of {PROCS} processors")
     fill(lab, queued)
-    rows = []
+    rows: list[tuple[str, str, bool | None]] = []
     with scraped(lab) as scrapes:
         took, rate = submitted(lab, seconds, RATE)
     p99_s = percentile(took, 0.99)

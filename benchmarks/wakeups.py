@@ -38,12 +38,13 @@ def compute() -> None:
 @contextmanager
 def running(names: list[str], counts: WakeupCounts) -> Iterator[int]:
     """The probe's process, and those that compute; all of them end with the context."""
-    pids = [forked(name, (), compute, cpu) for cpu, name in zip(sorted(os.sched_getaffinity(0)), names, strict=False)]
-    pids.append(forked("cosched-probe", (), lambda: probe(counts, Random())))
+    made = [forked(name, (), compute, cpu) for cpu, name in zip(sorted(os.sched_getaffinity(0)), names, strict=False)]
+    made.append(forked("cosched-probe", (), lambda: probe(counts, Random())))
     try:
-        yield pids[-1]
+        yield made[-1][0]
     finally:
-        for pid in pids:
+        for pid, pidfd in made:
+            os.close(pidfd)
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
 
@@ -84,5 +85,5 @@ def main(seconds: float = 60.0, rounds: int = 5) -> int:
 
 
 if __name__ == "__main__":
-    given = [float(word) for word in sys.argv[1:]]
-    sys.exit(main(*given[:1], *map(int, given[1:2])))
+    seconds, rounds = (*sys.argv[1:], *["60", "5"][len(sys.argv) - 1 :])
+    sys.exit(main(float(seconds), int(rounds)))

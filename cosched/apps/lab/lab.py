@@ -183,7 +183,7 @@ class Lab:
             err.seek(0)
             return subprocess.CompletedProcess(list(argv), status, out.read(), err.read())
 
-    def popen(self, node: str, argv: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
+    def popen(self, node: str, argv: Sequence[str], **how: Any) -> "subprocess.Popen[Any]":
         """The same as a process of this machine, ``cosched lab run``; ``how`` as for :class:`subprocess.Popen`."""
         ours = python("-m", "cosched.apps.cli.main", "lab", "run", "--quiet", "--name", self.name, node, "--")
         return subprocess.Popen([*ours, *argv], **how)

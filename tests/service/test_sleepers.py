@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from kit.journals import SCRIPT, Driven, state_bytes
 from kit.service import Cluster, running
-from test_asleep import there
-from test_owners import up
-from test_service_core import Rules
+from service.test_asleep import there
+from service.test_owners import up
+from service.test_service_core import Rules
 
 from cosched.errors import BadInput
 from cosched.model.allocation import Allocation, Share
@@ -23,20 +23,13 @@ from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Start
 from space_scheduler.policy.interface import Plan, Policy, Snapshot
+from space_scheduler.policy.order import Order, fcfs
 from space_scheduler.reasons import Reason, Why
 from space_scheduler.service.core import journalled
+from space_scheduler.service.core.worker import AskWanted
 from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.launch.nodes import ASLEEP
-from space_scheduler.service.launch.values import (
-    AskWanted,
-    Disconnected,
-    Effect,
-    Heard,
-    InJournal,
-    Ticked,
-    Wake,
-    Wanted,
-)
+from space_scheduler.service.launch.values import Disconnected, Effect, Heard, InJournal, Ticked, Wake, Wanted
 from space_scheduler.service.link.magic_packet import magic_packet, send_magic_packet
 from space_scheduler.service.recorder import take_in_again
 
@@ -281,6 +274,8 @@ def test_while_the_policy_fails_nobody_is_wanted(tmp_path: Path) -> None:
 
 class Fails(Policy):
     """A policy that plans nothing, but fails."""
+
+    order: Order = staticmethod(fcfs)
 
     def plan(self, snapshot: Snapshot) -> Plan:
         raise RuntimeError("no plan")

@@ -18,6 +18,7 @@ from typing import Any
 import hypothesis
 import pytest
 from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 from kit import guardian
 
 from space_scheduler.machine import blame
@@ -58,7 +59,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Examples are drawn from constants of whatever modules are loaded by then, which other tests decide: from none instead.
-providers._get_local_constants = providers.Constants
+providers._get_local_constants = Constants
 
 # The same examples each time, so that a red run means a changed program; `campaign` looks further and wants hours. How
 # long an example takes, or its making, says nothing on a machine with other work.

@@ -67,6 +67,9 @@ def main(seconds: float, place: Path) -> None:
         expected = steps * np.arange(1, ROWS + 1)
         whole, cyclic, all_held = u.gather(), v.gather(), job.comm.gather(held.steps)
         if job.leads:
+            assert whole is not None
+            assert cyclic is not None
+            assert all_held is not None
             assert np.array_equal(whole, np.repeat(expected[:, None], COLUMNS, axis=1)), whole
             assert np.array_equal(cyclic, expected), cyclic
             assert sorted(pair for part in all_held for pair in part.items()) == [(key, steps) for key in range(PIECES)]

@@ -107,14 +107,15 @@ class Alone:
     comm: object = None
 
     def __init__(self) -> None:
-        self.ranks, self.weights = (0, 1), (1.0, 1.0)
+        self.ranks: tuple[int, ...] = (0, 1)
+        self.weights: tuple[float, ...] = (1.0, 1.0)
 
 
 def test_an_array_has_its_rows_until_a_point_leaves_it_behind() -> None:
     job = Alone()
     u, v = (Array(job, (7, 2), np.float32, "block", scratch=False) for _ in range(2))  # type: ignore[arg-type]
     scratch = Array(job, (7,), np.int8, "cyclic", scratch=True)  # type: ignore[arg-type]
-    assert (u.rows, u.first, u.local.shape, u.local.dtype, u.part) == (range(3), 0, (3, 2), np.float32, 3 / 7)
+    assert (u.rows, u.first, u.local.shape, u.local.dtype, u.part) == (range(3), 0, (3, 2), np.dtype("f4"), 3 / 7)
     assert scratch.rows == range(0, 7, 2)
     u.local[:] = 3
     u.swap(v)

@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kit.agents import Cluster, Node, until
@@ -26,7 +27,7 @@ def node(cluster: Cluster, request: pytest.FixtureRequest) -> Node:
     return made
 
 
-def order(fence: wire.Fence, kind: type[wire.Order], n: int, **more: object) -> wire.Order:
+def order(fence: wire.Fence, kind: type[wire.Order], n: int, **more: Any) -> Any:
     return kind(fence, wire.OrderId(5, 1, n), **more)
 
 

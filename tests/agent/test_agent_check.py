@@ -15,7 +15,7 @@ import pytest
 from kit.agents import DEADLINE_S, Cluster, until
 
 from cosched.config.node import load_node
-from cosched.linux import files
+from cosched.linux import files, sessions
 from node_agent.guard.base.client import GuardClient
 from node_agent.service import check
 from node_agent.service.card import Card, card_of, listens_asleep
@@ -116,7 +116,7 @@ def test_a_source_that_is_left_out_is_not_looked_at(cluster: Cluster, monkeypatc
     settings = load_node(cluster.node("a", start=False).config)
     settings = msgspec.structs.replace(settings, presence=msgspec.structs.replace(settings.presence, sources=["input"]))
     monkeypatch.setattr(check, "Terminals", None)  # neither can be asked
-    monkeypatch.setattr(check.sessions, "active", None)
+    monkeypatch.setattr(sessions, "active", None)
     found = {each.what: each.found for each in check.findings(settings)}
     for source in ("terminals", "sessions"):
         assert found[f"presence: {source}"] == "left out of presence.sources: not looked at"

@@ -53,7 +53,7 @@ def test_agent_whose_state_is_noexec_is_refused_with_remedy(settings: Path, tmp_
     state = tmp_path / "state"
     state.mkdir()
     script = f'mount -t tmpfs -o noexec tmpfs {state} && exec "$@"'
-    agent = [sys.executable, "-m", "node_agent", "--config", settings]
+    agent: list[str | Path] = [sys.executable, "-m", "node_agent", "--config", settings]
     ended = subprocess.run(
         ["unshare", "-m", "sh", "-c", script, "sh", *agent], capture_output=True, text=True, check=False
     )

@@ -199,7 +199,7 @@ def test_emptiness_that_the_guard_told_before_a_kill_is_not_the_end(world: World
     world.guard_works()
     assert world.guard.running(KEY) == {1}
     world.settle()
-    assert world.heard[-1] == END
+    assert world.heard[-1:] == [END]
     assert world.guard.running(KEY) == set()
 
 
@@ -298,7 +298,7 @@ def test_what_only_the_guard_knew_is_made_ready_by_the_same_order(world: World) 
     assert world.heard[-1] == wire.Prepared(ready.order)
     other = msgspec.structs.replace(prepare(FENCE, wire.OrderId(*KEY, 2)), tasks=7)
     world.order(other)
-    assert world.heard[-1] == wire.Refused(other.order, "busy", "job 5.1 is still here")
+    assert world.heard[-1:] == [wire.Refused(other.order, "busy", "job 5.1 is still here")]
 
 
 def test_what_is_being_prepared_is_reported() -> None:
@@ -411,7 +411,7 @@ def test_what_is_forgotten_is_not_made_ready_again(world: World, by_kill: bool) 
     assert world.heard[-1] == wire.Refused(again, "busy", "job 5.1 is still here")
     world.order(kill(12))
     world.settle()
-    assert world.heard[-1] == END
+    assert world.heard[-1:] == [END]
     assert world.guard.started[KEY, 0] == 1
 
 

@@ -324,7 +324,7 @@ async def test_a_welcome_of_a_version_that_was_not_offered_is_not_taken(cluster:
     node = cluster.node("a")
     async with cluster.scheduler() as scheduler:
         welcome = scheduler.welcome
-        scheduler.welcome = lambda hello: msgspec.structs.replace(welcome(hello), version=version)  # type: ignore[type-var]
+        scheduler.welcome = lambda hello: msgspec.structs.replace(welcome(hello), version=version)
         await until(lambda: len(scheduler.hellos) >= 2, "the agent to come twice")
         assert (
             f"it speaks version {version}, this agent 1 to {wire.VERSION}, and said {wire.VERSION}"
@@ -350,7 +350,7 @@ async def test_a_silent_scheduler_is_left_after_its_lease(cluster: Cluster) -> N
     async with scheduler:
         await until(lambda: "a" in scheduler.beats, "the agent to join")
         transport = scheduler.links["a"].transport
-        transport.pause_reading()  # type: ignore[attr-defined]
+        transport.pause_reading()
         await until(lambda: len(scheduler.hellos) == 2, "the agent to dial again")
         assert "nothing heard for 0.5 s" in node.log.read_text()
         transport.abort()  # else its end here waits for word of what it does not read

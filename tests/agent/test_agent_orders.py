@@ -172,15 +172,11 @@ async def test_the_users_own_path_for_output_is_opened_by_the_guard(cluster: Clu
     ],
 )
 async def test_the_guards_reasons_reach_the_scheduler(
-    cluster: Cluster, change: dict[str, str], code: str, message: str
+    cluster: Cluster, change: dict[str, Any], code: str, message: str
 ) -> None:
     cluster.node("a")
     async with cluster.scheduler() as scheduler:
-        user = change.get("user", "root")
-        prepare = cluster.prepare(
-            scheduler.fence, 5, "a", user=user, **{k: v for k, v in change.items() if k != "user"}
-        )
-        await scheduler.tell("a", prepare)
+        await scheduler.tell("a", cluster.prepare(scheduler.fence, 5, "a", **change))
         refused = await scheduler.next("a", wire.Refused)
         assert refused.code == code
         assert message in refused.message

@@ -71,7 +71,7 @@ async def test_streams_go_on_over_restarts_of_both_agents_and_nothing_is_lost_or
             """
         )
         for part, restarted in enumerate(((b,), (a,), (a, b))):
-            await until(lambda part=part: (cluster.base / f"wrote-{part}").exists(), f"part {part}")
+            await until((cluster.base / f"wrote-{part}").exists, f"part {part}")
             for node in restarted:
                 restart(scheduler, node, how)
             (cluster.base / f"go-{part}").touch()

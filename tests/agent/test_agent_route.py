@@ -281,7 +281,8 @@ async def call(node: Node, identity: Path, call: Call | bytes, name: str = "") -
         "127.0.0.1", node.port, ssl=client_context(identity), server_hostname=name or node.name
     )
     try:
-        frames, got = Frames(), []
+        frames = Frames()
+        got: list[tuple[Kind, bytes]] = []
         async with asyncio.timeout(DEADLINE_S):
             while not got and (data := await reader.read(65536)):
                 got += frames.feed(data)
@@ -308,7 +309,7 @@ async def test_what_the_target_refuses(cluster: Cluster) -> None:
         good = cluster.grant(JOB, ("a", "b"), epoch=4)
         touch = wanted(f"touch {mark}")
         forged = good[:64] + msgspec.msgpack.encode(Grant("c" * 32, 4, JOB, 1, "root", ("a", "b", "c")))
-        refused = {
+        refused: dict[str, Call | bytes] = {
             "a signature that is not the scheduler's": Call(forged, "b", "a", touch),
             "epoch 3; this job was prepared in epoch 4": Call(cluster.grant(JOB, ("a", "b"), epoch=3), "b", "a", touch),
             "job 6.1 is not prepared on b": Call(cluster.grant(6, ("a", "b"), epoch=4), "b", "a", touch),

@@ -1,10 +1,10 @@
 """Lines of the agent's log that jobs can cause: so many a minute of each job."""
 
 import logging
+import time
 
 import pytest
 
-from node_agent.service import complaints
 from node_agent.service.complaints import Complaints
 
 
@@ -12,7 +12,7 @@ def test_notes_of_one_job_are_logged_twenty_times_a_minute(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = 0.0
-    monkeypatch.setattr(complaints.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
     caplog.set_level(logging.INFO, "cosched.agent")
     log = Complaints()
     for number in range(100):

@@ -5,6 +5,7 @@ import pwd
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kit.agents import Cluster, Node, until
@@ -14,7 +15,7 @@ from cosched.model.node import Presence
 from cosched.wire import messages as wire
 
 #: As an ordinary user has it: a guard of his own, and no control groups.
-ORDINARY = {"cgroup": 'mode = "none"', "security": 'users = "self"\nallow_root = true'}
+ORDINARY: dict[str, Any] = {"cgroup": 'mode = "none"', "security": 'users = "self"\nallow_root = true'}
 NOBODYS = 'preset = "dedicated"\npoll_s = 0.2'
 
 
@@ -44,6 +45,7 @@ async def test_an_agent_that_is_gone_leaves_the_desk_within_its_contract(cluster
         try:
             await until(lambda: ceiling(node) == 1.0, "the ceiling")
         finally:
+            assert node.agent is not None
             node.agent.send_signal(signal.SIGCONT)
 
 
@@ -121,5 +123,6 @@ async def test_without_cgroups_tasks_go_back_to_fewer_cpus(users_cluster: Cluste
                 node.agent.send_signal(signal.SIGKILL if harm == "killed" else signal.SIGSTOP)
             await until(lambda: len(os.sched_getaffinity(task)) == 1, "the ceiling")
         finally:
+            assert node.agent is not None
             node.agent.send_signal(signal.SIGCONT)
             os.kill(task, signal.SIGKILL)  # without a group of its own nothing else ends it

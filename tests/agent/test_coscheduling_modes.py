@@ -6,7 +6,7 @@ from cosched.linux.cgroups import PERIOD_US
 from cosched.model.coscheduling import Mode, Receives, fair_rates
 from node_agent.policy.budget import KEPT_US
 from node_agent.policy.gang import Clock, period_begins_us, slots
-from node_agent.policy.modes import ARRIVALS_US, SELDOM_US, Coscheduling
+from node_agent.policy.modes import ARRIVALS_US, SELDOM_US, Coscheduling, Decision
 from node_agent.policy.raising import HOLD_US, LONGEST_HOLD_US, RAISED, Job, Weigh
 from node_agent.policy.receives import Counts, received, settled
 
@@ -40,7 +40,7 @@ def test_a_pause_in_the_traffic_is_no_new_way_to_receive() -> None:
     assert settled(Receives.UNKNOWN, Receives.NOTHING) is Receives.NOTHING
 
 
-def node(*jobs: Job, after_s: float = 0.1, contended: bool = True):
+def node(*jobs: Job, after_s: float = 0.1, contended: bool = True) -> Decision:
     """What is decided for jobs that had used nothing for a while, and so have a full budget."""
     state = Coscheduling()
     state.clock.answered(0, 0, 0)

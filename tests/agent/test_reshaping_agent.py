@@ -108,7 +108,9 @@ def test_what_is_not_here_or_is_being_killed_is_not_resized(world: World) -> Non
     assert ask(world, resize(1)) == wire.Refused(resize(1).order, "unknown", "the job was not prepared here")
     started(world)
     world.order(kill())
-    refused = [*world.order(resize(4)), *(world.settle() or world.heard)]
+    refused = [*world.order(resize(4))]
+    world.settle()
+    refused += world.heard
     assert wire.Refused(resize(4).order, "stale", "job 5.1 is being killed") in refused
 
 

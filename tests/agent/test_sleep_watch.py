@@ -6,7 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from kit.agents import Cluster, until
@@ -14,6 +14,7 @@ from kit.buses import LOGIND, LOGIND_PATH, MANAGER, caller, logind, private_bus
 
 from cosched.model.desk import ContractReason
 from node_agent.service import sleep_watch
+from node_agent.service.desk_watch import Desk
 from node_agent.service.sleep_watch import NOT_INSTALLED, SleepWatch
 
 pytest.importorskip("dbus_fast", reason="needs the extra desktop")
@@ -49,7 +50,7 @@ def bus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, s
 
 @asynccontextmanager
 async def watching(told: Told, watch: SleepWatch | None = None) -> AsyncIterator[SleepWatch]:
-    watch = watch or SleepWatch(told, told.say_now)
+    watch = watch or SleepWatch(cast(Desk, told), told.say_now)
     keeps = asyncio.create_task(watch.keep())
     try:
         yield watch
@@ -132,7 +133,7 @@ async def test_who_cannot_be_told_keeps_nobody_awake(bus: dict[str, str]) -> Non
                 assert told.asleep
 
 
-async def strangers(ask: Callable[..., Any]) -> list[str]:
+async def strangers(ask: Any) -> list[str]:
     """The names of all connections to the bus but the caller's own; among them is the watch's."""
     names = (await ask("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "ListNames")).body[0]
     return [name for name in names if name.startswith(":") and name != ask.bus.unique_name]
@@ -198,7 +199,7 @@ async def test_a_bus_that_goes_leaves_nobody_asleep(bus: dict[str, str], tmp_pat
     other.mkdir()
     with private_bus(other) as environment, logind(environment), pytest.MonkeyPatch.context() as patch:
         patch.setenv("DBUS_SYSTEM_BUS_ADDRESS", environment["DBUS_SYSTEM_BUS_ADDRESS"])
-        watch = SleepWatch(told, told.say_now)
+        watch = SleepWatch(cast(Desk, told), told.say_now)
         async with caller(environment) as ask:
             await until_there(ask)
             keeps = asyncio.create_task(watch.keep())
@@ -219,7 +220,7 @@ async def test_without_a_bus_and_without_the_package_it_says_so(
     async with watching(told) as watch:
         await until(lambda: "No such file" in watch.problem, "the problem")
     monkeypatch.setitem(sys.modules, "dbus_fast", None)
-    bare = SleepWatch(told, told.say_now)
+    bare = SleepWatch(cast(Desk, told), told.say_now)
     await bare.keep()
     assert bare.problem == NOT_INSTALLED
 

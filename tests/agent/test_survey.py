@@ -49,8 +49,8 @@ async def test_job_in_home_that_the_agents_unit_hides_works_there(cluster: Clust
         home = Path(ada.pw_dir)
         node_with_hidden(cluster, home.parent)
         async with cluster.scheduler() as scheduler:
-            fence, of_ada = scheduler.fence, {"user": ada.pw_name, "directory": ada.pw_dir}
-            await scheduler.tell("a", cluster.prepare(fence, 5, "a", **of_ada))
+            fence = scheduler.fence
+            await scheduler.tell("a", cluster.prepare(fence, 5, "a", user=ada.pw_name, directory=ada.pw_dir))
             await scheduler.next("a", wire.Prepared, order=wire.OrderId(5, 1, 1))
             script = b"#!/bin/sh\npwd && cp /bin/true own && ./own"
             run = wire.Run(fence, wire.OrderId(5, 1, 2), script=script, arguments=(), output=f"{home}/out")
@@ -85,11 +85,15 @@ def test_survey_that_hangs_is_given_up_and_another_one_meanwhile_is_refused(monk
     loop = Loop()
     answers: list[Any] = []
     users = user_survey.UserSurvey(Security(), loop)
+
+    def finish() -> None:
+        while users._running:
+            loop.run_once()
+
     for _ in range(2):
         users.answer(Accounts({"root": None}), (), answers.append)
     assert [refusal.code for refusal in answers] == ["busy"]
-    while users._running:
-        loop.run_once()
+    finish()
     assert [refusal.code for refusal in answers] == ["busy", "failed"]
     users.answer(Accounts({"root": None}), (), answers.append)
     assert answers.pop()["users"]["root"][3].startswith("cannot be looked up"), "it is still looked up"
@@ -97,8 +101,7 @@ def test_survey_that_hangs_is_given_up_and_another_one_meanwhile_is_refused(monk
         loop.run_once()
     monkeypatch.undo()
     users.answer(Accounts({"root": None}), (), answers.append)
-    while users._running:
-        loop.run_once()
+    finish()
     assert answers[2]["users"]["root"][:2] == [0, 0]
 
 

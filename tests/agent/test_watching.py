@@ -157,8 +157,8 @@ def test_look_sees_watched_processes_by_name_and_remembers_them(tmp_path: Path) 
     proxy = tmp_path / HYDRA
     shutil.copy("/bin/sleep", proxy)
     watching = Watching((1, 1), groups := These(), 1, (HYDRA, "other"))
-    for argv, seen in ((["/bin/sleep", "60"], False), ([proxy, "60"], True)):
-        with subprocess.Popen(argv) as child:
+    for program, seen in (("/bin/sleep", False), (str(proxy), True)):
+        with subprocess.Popen([program, "60"]) as child:
             groups._pids = [child.pid]
             watching.look({}, boottime_us())
             child.kill()

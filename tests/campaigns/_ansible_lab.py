@@ -116,7 +116,7 @@ class Lab:
             "ANSIBLE_CONFIG": str(ROOT / "ansible/ansible.cfg"),
             "ANSIBLE_ROLES_PATH": str(ROOT / "ansible/roles"),
         }
-        argv = [
+        argv: list[str | Path] = [
             self.ansible / "bin/ansible-playbook", "-i", self.controller / "hosts.json",
             ROOT / "ansible/playbooks" / f"{playbook}.yml", *arguments,
         ]  # fmt: skip

@@ -164,7 +164,8 @@ def probes(lab: LabPlan, index: int) -> list[JobPlan]:
     """
     random = Random(f"probes {lab.policy}")
     first = [_malleable(lab.nodes * lab.cpus, 20_000)] if lab.policy.startswith("equipartition") else []
-    kinds = [*first, *_kinds(random, lab), ({"tasks": lab.widest}, "mpirun --oversubscribe -n $COSCHED_TASKS sleep 1")]
+    own: tuple[dict[str, object], str] = {"tasks": lab.widest}, "mpirun --oversubscribe -n $COSCHED_TASKS sleep 1"
+    kinds = [*first, *_kinds(random, lab), own]
     return [JobPlan(index, 0.0, f"{lab.name}-probe{n}", shape, does) for n, (shape, does) in enumerate(kinds)]
 
 

@@ -6,7 +6,7 @@ Each command line of the pages is in an act here, or in :data:`LEFT` with the re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGES: Final[Mapping[str, Path]] = {
@@ -50,12 +50,12 @@ class Act:
         return self.put_in(self.line)
 
 
-def _set(on: str, line: str, user: str = "root", **more: object) -> Act:
-    return Act(line=line, on=on, user=user, **more)  # type: ignore[arg-type]
+def _set(on: str, line: str, user: str = "root", **more: Any) -> Act:
+    return Act(line=line, on=on, user=user, **more)
 
 
-def _of(page: str, on: str, line: str, user: str = "root", **more: object) -> Act:
-    return Act(page=page, line=line, on=on, user=user, **more)  # type: ignore[arg-type]
+def _of(page: str, on: str, line: str, user: str = "root", **more: Any) -> Act:
+    return Act(page=page, line=line, on=on, user=user, **more)
 
 
 JOB: Final = "#!/bin/sh\\n#COSCHED --time 2min\\nmpirun hostname\\n"
@@ -196,12 +196,8 @@ _DESK: Final = (
         sees=(r"^parallel work:", r"^  job \d+ of ada: \d+ process"),
     ),
     *(
-        _of("desk", "desk1", f"cosched desk {words}", "ada", **more)
-        for words, more in (
-            ("pause --for 2h", {}),
-            ("resume", {}),
-            ("pause", {}),
-        )
+        _of("desk", "desk1", f"cosched desk {words}", "ada")
+        for words in ("pause --for 2h", "resume", "pause")
     ),
     _set("desk1", "cosched desk resume", "ada"),
     _of("desk", "desk1", "cosched desk end 12", "ada", put={"12": _MINE}),
@@ -459,7 +455,7 @@ _SSH: Final = "".join(
 )
 
 
-def _play(page: str, line: str, **more: object) -> Act:
+def _play(page: str, line: str, **more: Any) -> Act:
     name = line.partition(" ")[0]
     return _of(page, OVER_THERE, line, put={name: f"ansible-playbook playbooks/{name}"}, bound_s=900, **more)
 

@@ -139,7 +139,7 @@ class Processors(threading.Thread):
         """Whether the kernel keeps jobs to what is on record for them."""
         now_s, differ = time.monotonic(), {}
         for job, record, kernel in held:
-            wanted = {self._cpus[place % len(self._cpus)] for place in record["processors"]}
+            wanted = frozenset(self._cpus[place % len(self._cpus)] for place in record["processors"])
             self.kept += kernel == wanted
             if kernel != wanted:
                 key = node.name, job, f"{sorted(kernel or ())}, and {sorted(wanted)} are on record"

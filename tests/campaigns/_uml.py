@@ -36,7 +36,7 @@ class Uml:
         (units / "systemd-networkd-wait-online.service").symlink_to("/dev/null")  # it knows nothing of that card
         self._memory.mkdir()
         subprocess.run(["mount", "-t", "tmpfs", "-o", _MEMORY_HERE, "tmpfs", self._memory], check=True)
-        built = ["gcc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", self._registers, REGISTERS]
+        built = ["gcc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", str(self._registers), str(REGISTERS)]
         subprocess.run(built, check=True)
 
     def command(self, root: Path, space: str) -> list[str | Path]:

@@ -98,7 +98,7 @@ class FoldField(Field):
 
     def _await_running(self, client: Client, *jobs: int) -> None:
         for job_id in jobs:
-            until(lambda job_id=job_id: client.job(job_id).state not in ("queued", "starting"), f"job {job_id} to run")
+            until(lambda: client.job(job_id).state not in ("queued", "starting"), f"job {job_id} to run")  # noqa: B023
 
     def _over(self, client: Client, job_id: int) -> bool:
         return client.job(job_id).end_time is not None

@@ -253,7 +253,7 @@ def clone(place: Path) -> None:
     commit = subprocess.run(
         ["git", "-C", ROOT, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
     ).stdout.strip()
-    git = ["git", "-c", "safe.directory=*", "-C", place]
+    git: list[str | Path] = ["git", "-c", "safe.directory=*", "-C", place]
     if not (place / ".git").exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", ROOT, place], check=True)

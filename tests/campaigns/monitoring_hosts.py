@@ -166,8 +166,8 @@ def alerted(lab: Watched) -> None:
 def reconfigured(lab: Watched) -> None:
     """Another setting: taken into use, and taken back."""
     receivers = [{"name": "staff", "webhook_configs": [{"url": "http://127.0.0.1:9/"}]}]
-    values = {"alertmanager_receivers": receivers, "alertmanager_receiver": "staff", "prometheus_interval": "5s"}
-    need(changed(lab.monitoring(**values)), "nothing changed")
+    values: dict[str, Any] = {"alertmanager_receivers": receivers, "alertmanager_receiver": "staff"}
+    need(changed(lab.monitoring(**values, prometheus_interval="5s")), "nothing changed")
     lab.until(lambda: "staff" in lab.asked(9093, "/api/v2/status")["config"]["original"], "Alertmanager has it", 60)
     lab.until(
         lambda: "scrape_interval: 5s" in lab.asked(9090, "/api/v1/status/config")["data"]["yaml"],

@@ -26,7 +26,7 @@ KEYS: dict[str, Callable[[Job], object]] = {
 class Pair(NamedTuple):
     order: str
     select: str
-    reference: Callable[[], Rule]
+    reference: Callable[[], Rule[World[Job]]]
     uses_estimates: bool = False
 
 

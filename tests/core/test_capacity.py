@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job
 from cosched.model.node import Node, Owner
+from space_scheduler.feasibility import Room
 from space_scheduler.machine.capacity import CountedCapacity
 from space_scheduler.machine.named_capacity import Capacity, NamedCapacity
 from space_scheduler.machine.nodes import Member, UnknownNode
@@ -129,6 +130,8 @@ def test_what_is_free_on_nodes_follows_from_what_is_held(seed: int, mpl: int | N
             happens_to(capacity, name, chance)
         derived = follows(capacity, held)
         kept, anew = capacity.room(), derived.room()
+        assert isinstance(kept, Room)
+        assert isinstance(anew, Room)
         assert (kept.names, kept.procs, kept.memory_bytes) == (anew.names, anew.procs, anew.memory_bytes)
         assert [set(here) for here in kept.residents] == [set(here) for here in anew.residents]
         assert capacity.free_procs == kept.free_procs >= 0

@@ -47,6 +47,11 @@ def run(policy: Policy, where: Site, *rows: Row, shapes: Sequence[Shape] | None 
     return simulate(workload(rows, shapes), policy, site=where, validate=True)
 
 
+def placed(outcome: Outcome) -> Sequence[tuple[tuple[str, int], ...]]:
+    assert outcome.placed is not None
+    return outcome.placed
+
+
 def times(outcome: Outcome) -> list[tuple[float, float]]:
     both = zip(outcome.start_us.tolist(), outcome.end_us.tolist(), strict=True)
     return [(start / S, end / S) for start, end in both]
@@ -59,7 +64,7 @@ FOUR: tuple[Row, ...] = ((0, 10, (3,)), (0, 10, (4, 4)), (0, 10, (1,)), (0, 11, 
 def test_easy_keeps_a_reservation_over_all_clusters() -> None:
     outcome = run(EASY, site(4, 4), *FOUR)
     assert times(outcome) == [(0, 10), (10, 20), (0, 10), (20, 31)]
-    assert outcome.placed[1] == (("1", 4), ("2", 4))
+    assert placed(outcome)[1] == (("1", 4), ("2", 4))
 
 
 def test_conservative_does_so_for_everybody() -> None:
@@ -69,7 +74,7 @@ def test_conservative_does_so_for_everybody() -> None:
 def test_fpfs_lets_the_long_one_past() -> None:
     outcome = run(resolve("coalloc-fpfs(10)"), site(4, 4), *FOUR)
     assert times(outcome) == [(0, 10), (11, 21), (0, 10), (0, 11)]
-    assert outcome.placed[3] == (("2", 1),)
+    assert placed(outcome)[3] == (("2", 1),)
 
 
 def test_without_jumps_it_is_fcfs() -> None:
@@ -92,7 +97,7 @@ def test_a_job_is_divided_at_its_start_where_the_scheduler_may() -> None:
     rows = (*busy, (0, 5, (15,)))
     shapes = [None] * 4 + [Flexible(15, 4)]
     outcome = run(resolve("coalloc-fcfs"), site(8, 8, 8, 8, 7), *rows, shapes=shapes)
-    assert outcome.placed[4] == (("5", 6), ("1", 3), ("2", 3), ("3", 3))
+    assert placed(outcome)[4] == (("5", 6), ("1", 3), ("2", 3), ("3", 3))
     whole = run(resolve("coalloc-fcfs"), site(8, 8, 8, 8, 7), *rows, shapes=[None] * 4 + [Components((4, 4, 4, 3))])
     assert times(whole)[4] == (10, 15)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from hypothesis import settings
-from reference.coallocation import Backfill, Conservative, Divided, Easy, Split, clusters_of, simulate
+from reference.coallocation import Backfill, Clusters, Conservative, Divided, Easy, Split, clusters_of, simulate
 from reference.coallocation_loads import Load, Row, load
 from reference.rules import Fpfs, JustTheHead
 from reference.sharing_clusters import simulate as simulate_sharing
@@ -39,7 +39,7 @@ class Pair(NamedTuple):
     """A policy of the core without its place, and the same in the reference."""
 
     select: str
-    reference: Callable[[], Rule]
+    reference: Callable[[], Rule[Clusters]]
 
     @property
     def promises(self) -> bool:
@@ -97,7 +97,7 @@ def on_clusters(placed: Iterable[tuple[str | int, int]]) -> Counter[str]:
     return found
 
 
-def happened(jobs: list[Divided], rule: Rule) -> Counter[str]:
+def happened(jobs: list[Divided], rule: Rule[Clusters]) -> Counter[str]:
     return Counter(
         crossing=sum(len(clusters_of(job.placed)) > 1 for job in jobs),
         waited=sum(job.start > job.submit for job in jobs),
@@ -133,7 +133,7 @@ def same_outcome(ours: Outcome, jobs: list[Divided], *, promises: bool) -> None:
         "starts": (ours.start_us.tolist(), [job.start for job in jobs]),
         "ends": (ours.end_us.tolist(), [job.end for job in jobs]),
         "promises": (ours.promised_us.tolist(), promised),
-        "clusters": ([on_clusters(each) for each in ours.placed], [on_clusters(job.placed) for job in jobs]),
+        "clusters": ([on_clusters(each) for each in ours.placed or ()], [on_clusters(job.placed) for job in jobs]),
     }
     if differently := [f"{what}: {a}, not {b}" for what, (a, b) in both.items() if a != b]:
         raise Different("; ".join(differently))

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from kit.drive import SECOND, Drive, policy_named
+from kit.drive import Drive, policy_named
 from kit.dump import dump
+from kit.loads import SECOND
 from kit.mutants import FailsFor
 from msgspec import json, structs
 
@@ -259,7 +260,7 @@ def test_chain_of_a_thousand_jobs_runs_once_and_in_order() -> None:
         state.handle(ev.JobSubmitted(Job(job_id, 2, 60 * SECOND, 0, after=follows)), 0)
     started, now_us = [], 0
     while state.records:
-        told = state.handle(ev.Boundary(), now_us)
+        told: list[Any] = state.handle(ev.Boundary(), now_us)
         starts = [each.job.id for each in told if type(each).__name__ == "Start"]
         started += starts
         for job_id in starts:

@@ -24,7 +24,7 @@ def occupancy(sharing: Sharing | Mode, sites: dict[str, NodeCpu], *jobs: tuple[s
 
 
 def paces(found: Occupancy) -> dict[int, float]:
-    return {job_id: rate / ALONE_PPM for job_id, rate in found.rates_ppm(found.nodes).items()}
+    return {job_id: float(rate / ALONE_PPM) for job_id, rate in found.rates_ppm(found.nodes).items()}
 
 
 IDLE = {"a": NodeCpu(1.0, 1), "b": NodeCpu(1.0, 1)}

@@ -1,6 +1,7 @@
 """Resident jobs by hand: where their processes are on named nodes, which of them are enabled, and how fast they go."""
 
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from kit.loads import J, workload
@@ -47,16 +48,16 @@ class Machine:
         )
         self.told: list[Instruction] = []
         labs = clusters or "-" * len(nodes)
-        joined = [
+        joined: list[ev.Event] = [
             ev.NodeJoined(Node(name, n, memory, cluster=lab))
             for name, n, lab in zip("abcdef", nodes, labs, strict=False)
         ]
         self.happen(0, *(joined or [ev.NodesJoined(procs)]))
 
     def happen(self, at_s: int, *events: ev.Event) -> None:
-        todo: list[ev.AnyEvent] = [*events, ev.Boundary()]
+        todo: list[Any] = [*events, ev.Boundary()]
         while todo:
-            instructions = self.state.handle(todo.pop(0), at_s * S)  # type: ignore[arg-type]
+            instructions = self.state.handle(todo.pop(0), at_s * S)
             self.told += instructions
             for each in instructions:
                 if isinstance(each, Start):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -102,7 +103,7 @@ def outcomes(simulated: Simulated, numbers: list[int]) -> dict[int, Outcome]:
     return {number: Outcome(starts[row], ends[row], changes[number]) for row, number in enumerate(numbers)}
 
 
-def agree(load: shapes.Load, name: str, expected: dict[int, Outcome], **costs: int) -> Counter[str]:
+def agree(load: shapes.Load, name: str, expected: dict[int, Outcome], **costs: Any) -> Counter[str]:
     made, numbers = workload(load)
     at_limit = AtLimit.KILL if load.kill else AtLimit.RUN
     ours = outcomes(simulate(made, resolve(name), at_limit=at_limit, validate=True, **costs), numbers)
@@ -111,7 +112,8 @@ def agree(load: shapes.Load, name: str, expected: dict[int, Outcome], **costs: i
         for those in (ours, theirs):
             for each in those.values():
                 each.start = None
-                each.changes = [at for at, then in pairwise([*each.changes, None]) if then is None or then.at > at.at]
+                last = each.changes[-1:]
+                each.changes = [at for at, then in pairwise(each.changes) if then.at > at.at] + last
                 held = [None, *((change.processes, change.cpus) for change in each.changes)]
                 each.changes = [
                     change for change, before in zip(each.changes, held, strict=False) if before != change[1:]

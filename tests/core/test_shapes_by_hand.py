@@ -5,6 +5,7 @@ microsecond.
 """
 
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from core.test_shapes_against_reference import outcomes, workload
@@ -20,8 +21,11 @@ MODULES = (test_folding, test_equipartition)
 EXAMPLES = {name: example for module in MODULES for name, example in vars(module).items() if name.startswith("test_")}
 
 
-def by_the_core(cpus: int, jobs: list[Job], policy: folding.Policy | equipartition.Policy, *, kill: bool = True):
+def by_the_core(
+    cpus: int, jobs: list[Job], policy: folding.Policy | equipartition.Policy, *, kill: bool = True
+) -> dict[int, Outcome]:
     """What ``simulate`` of the plain simulators gives, by the core."""
+    costs: dict[str, Any]
     if isinstance(policy, folding.Policy):
         name, costs = folding_name(policy), {"fold_cost_ppm": round(policy.fold_cost * 1_000_000)}
         if Fraction(costs["fold_cost_ppm"], 1_000_000) != policy.fold_cost:

@@ -35,7 +35,7 @@ def cluster(place: str, *there: tuple[Job, str], nodes: str = "abcd", mpl: int =
 def placed(room: Room, newcomer: Job) -> str | None:
     """The nodes that it gets, each named as often as it gets tasks; None: it waits."""
     allocation = room.placed(newcomer)
-    return allocation and "".join(share.node * share.tasks for share in allocation.nodes)
+    return None if allocation is None else "".join(share.node * share.tasks for share in allocation.nodes)
 
 
 def test_figure_4_uniform_puts_a_job_on_the_nodes_of_one_of_the_other_kind() -> None:

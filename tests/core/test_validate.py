@@ -1,6 +1,7 @@
 """``validate`` walks every invariant: it is silent whatever happens, and finds each thing that is broken on purpose."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from kit.drive import Drive
@@ -49,7 +50,7 @@ def test_a_policys_memory_is_not_asked_before_the_pass_that_is_overdue() -> None
     ]
 
 
-def _swap_last_two(entries: list[object]) -> None:
+def _swap_last_two(entries: list[Any]) -> None:
     entries[-2:] = entries[:-3:-1]
 
 

@@ -25,14 +25,14 @@ from space_scheduler.machine.blame import Found
 from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
 from space_scheduler.service.core import worker as fx
 from space_scheduler.service.core.journalled import Opened
-from space_scheduler.service.core.worker import Steps, Work, WorkerCore
+from space_scheduler.service.core.worker import Post, Steps, Work, WorkerCore
 from space_scheduler.service.journal import jobs, journal, reading
 from space_scheduler.service.launch import values as given
 from space_scheduler.service.launch.gang import Ended, Gang, Order
 from space_scheduler.service.launch.nodes import NodeEntry
 from space_scheduler.service.launch.orders import OrderKind
 from space_scheduler.service.launch.service_core import ServiceCore
-from space_scheduler.service.launch.values import Effect, Post, Send, SetTimer
+from space_scheduler.service.launch.values import Effect, Send, SetTimer
 
 # --- the worker -------------------------------------------------------------------------------------------------------
 
@@ -65,7 +65,8 @@ class _Hasty(Worker):
 
     @property
     def handed(self) -> set[int]:
-        return self.__dict__.setdefault("_handed", set())
+        handed: set[int] = self.__dict__.setdefault("_handed", set())
+        return handed
 
     @handed.setter
     def handed(self, seqs: set[int]) -> None:

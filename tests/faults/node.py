@@ -452,12 +452,14 @@ class Node:
         parts = [each for each in self.core.attempts if each.prepare and each.prepare.peers[0].name != self.name]
         if parts:
             found = chance.choice(parts)
-            key, kinds = (found.job_id, found.attempt), (wire.ProgramEnded, wire.Started)
+            key = (found.job_id, found.attempt)
         else:
             here = {(each.job_id, each.attempt) for each in self.core.attempts}
             first = max(1, max(here, default=(0, 0))[0] - 20)
             key = chance.choice([(job_id, 1) for job_id in range(first, first + 30) if (job_id, 1) not in here])
-            kinds = (wire.ProgramEnded, wire.Started, wire.GroupEnded, wire.Prepared, wire.Adapted, wire.Asked)
+        kinds: list[type[wire.FromAgent]] = [wire.ProgramEnded, wire.Started]
+        if not parts:
+            kinds += [wire.GroupEnded, wire.Prepared, wire.Adapted, wire.Asked]
         message = _says(chance.choice(kinds), key)
         self.say(f"says falsely: {message}")
         return message

@@ -116,7 +116,7 @@ class SpeaksForOthers(Node):
 
 class _Heedless(GuardModel):
     @property
-    def paused(self) -> str:  # type: ignore[override]
+    def paused(self) -> str:
         return ""
 
     @paused.setter

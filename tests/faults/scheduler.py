@@ -34,25 +34,14 @@ from space_scheduler.policy.interface import Policy
 from space_scheduler.progress import ALONE_PPM
 from space_scheduler.service.core import worker as fx
 from space_scheduler.service.core.journalled import JournalledCore, Opened, Settings, opened
-from space_scheduler.service.core.worker import WorkerCore
+from space_scheduler.service.core.worker import Annotate, AskWanted, Post, WorkerCore
 from space_scheduler.service.journal.clock import Sources
 from space_scheduler.service.journal.records import Committed, Facts
 from space_scheduler.service.launch import values as given
 from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.service_core import ServiceCore
 from space_scheduler.service.launch.sharing import eligibility_of, policy_of, rules_of
-from space_scheduler.service.launch.values import (
-    Annotate,
-    AskWanted,
-    CancelTimer,
-    Cut,
-    Effect,
-    Post,
-    Say,
-    Send,
-    SetTimer,
-    Wake,
-)
+from space_scheduler.service.launch.values import CancelTimer, Cut, Effect, Say, Send, SetTimer, Wake
 from space_scheduler.service.link.joining import checked_hello
 
 

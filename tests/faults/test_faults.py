@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("sets_aside")
 #: In this many histories each of the mutants has to be found.
 WITHIN = 200
 #: With what is patched for a history, the promise that the judge names, and the first seed that finds it.
-PATCHES = {
+PATCHES: dict[Callable[[], AbstractContextManager[None]], tuple[str, int]] = {
     mutants.no_lock: ("O4", 2),
     mutants.no_checksums: ("O2", 7),
     mutants.no_labs: ("C1", 1),

@@ -10,6 +10,7 @@ import sys
 import zlib
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 from heapq import heappop, heappush
 
 S = 1_000_000
@@ -169,7 +170,7 @@ class Connection:
             return
         self.open = False
         for side in ("node", "scheduler"):
-            self.world.after(self.world.draw_us(MS, 200 * MS), lambda side=side: self._is_over(side))
+            self.world.after(self.world.draw_us(MS, 200 * MS), partial(self._is_over, side))
 
     def _is_over(self, side: str) -> None:
         if (told := self.ended.get(side)) is not None:

@@ -5,6 +5,7 @@ import os
 import pwd
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +179,7 @@ def test_a_second_renewal_after_a_cut_keeps_the_way_back(
     answer = signed(authority, "scheduler", asked(cosched, "scheduler", host, "ada", "--again"))
     for place in cuts(host, lambda cut: accept("scheduler", cut, answer), monkeypatch):
         again = signed(authority, "scheduler", asked(cosched, "scheduler", place, "ada", "--again"))
-        for twice in cuts(place, lambda cut, text=again: accept("scheduler", cut, text), monkeypatch):
+        for twice in cuts(place, partial(accept, "scheduler", answer=again), monkeypatch):
             try:
                 tls.server_context(twice)
             except BadInput:
@@ -228,7 +229,12 @@ def test_all_that_is_put_into_force_is_on_the_disk_before(
 ) -> None:
     kept: set[int] = set()
     fsync = os.fsync
-    monkeypatch.setattr("os.fsync", lambda fd: (kept.add(os.fstat(fd).st_ino), fsync(fd))[1])
+
+    def noted(fd: int) -> None:
+        kept.add(os.fstat(fd).st_ino)
+        fsync(fd)
+
+    monkeypatch.setattr("os.fsync", noted)
     accept("user", host, signed(authority, "user", asked(cosched, "user", host)))
     inodes = {path.name: path.stat().st_ino for path in (host / "user.pem", host / "ca.pem", host / "user.key", host)}
     assert {name for name, inode in inodes.items() if inode not in kept} == set()

@@ -20,7 +20,7 @@ from cosched.identity.authority import issue
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
 from space_scheduler.service import app
-from space_scheduler.service.launch.values import Post
+from space_scheduler.service.core.worker import Post
 
 LIFE = timedelta(days=30)
 

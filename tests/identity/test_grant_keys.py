@@ -9,7 +9,7 @@ from cryptography.exceptions import InvalidSignature
 from kit.command import Call, cosched
 
 from cosched.errors import BadInput
-from cosched.identity import authority as authorities
+from cosched.identity import issued
 from cosched.identity.authority import create_authority, issue
 from cosched.identity.grants import load_grant_key, load_grant_pub
 from cosched.identity.requests import new_request, requested_grant, with_grant
@@ -111,7 +111,7 @@ def test_the_file_is_readable_for_all_and_replaced_whole(
 
     with monkeypatch.context() as patched:
         patched.setattr("cosched.linux.durable.os.fsync", full)
-        patched.setattr(authorities.issued, "record", lambda *_: None)
+        patched.setattr(issued, "record", lambda *_: None)
         assert cosched("identity", "sign", "head", "--authority", authority, given=request).status != 0
     assert (authority / "grant.pub").read_bytes() == known
     assert json.loads(cosched("identity", "sign", "head", "--authority", authority, given=request).out)

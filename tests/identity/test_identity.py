@@ -231,7 +231,7 @@ def test_grants_are_signed_by_the_scheduler_and_verified_by_nodes(place: Path) -
     assert not (place / "n1" / "grant.key").exists()
 
 
-BROKEN = {
+BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "no authority": (lambda at: (at / "ca.pem").unlink(), r"ca\.pem: no such file"),
     "no certificate": (lambda at: (at / "node.pem").unlink(), r"user\.pem: no such file"),
     "no key": (lambda at: (at / "node.key").unlink(), r"node\.key: no such file"),

@@ -9,6 +9,7 @@ import pytest
 from cosched.apps.cli.main import main
 from cosched.identity import tls
 from cosched.identity.authority import serials_of
+from cosched.identity.names import Kind
 
 
 def called(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -20,7 +21,7 @@ def called(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, st
 
 @pytest.mark.parametrize("kind", ["scheduler", "user"])
 def test_a_certificate_for_a_key_that_stays_where_it_was_made(
-    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    kind: Kind, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority, host = tmp_path / "authority", tmp_path / "host"
     assert called(capsys, "identity", "create", str(authority), "--name", "office")[0] == 0

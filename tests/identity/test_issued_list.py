@@ -1,8 +1,11 @@
 """The list of what was issued: a line that was cut off or damaged hides no other, and is named."""
 
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kit.command import called
@@ -46,8 +49,13 @@ def test_what_is_no_entry_is_passed_over_and_named(authority: Path) -> None:
 def test_an_entry_is_one_write_and_on_the_disk(authority: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     write, fsync = os.write, os.fsync
-    monkeypatch.setattr("os.write", lambda *given: (done.append("write"), write(*given))[1])
-    monkeypatch.setattr("os.fsync", lambda *given: (done.append("fsync"), fsync(*given))[1])
+
+    def noted(name: str, call: Callable[..., Any], *given: Any) -> Any:
+        done.append(name)
+        return call(*given)
+
+    monkeypatch.setattr("os.write", partial(noted, "write", write))
+    monkeypatch.setattr("os.fsync", partial(noted, "fsync", fsync))
     issued.record(authority, "user", "ada", 0xAB, UNTIL)
     assert done[:2] == ["write", "fsync"]
     assert done.count("write") == 1

@@ -146,7 +146,8 @@ async def calling(node: Node, identity: Path, grant: bytes, command: str) -> tup
     )
     wanted = Wanted(command, os.urandom(16).hex(), 0, 0, again=False)
     try:
-        frames, got = Frames(), []
+        frames = Frames()
+        got: list[tuple[Kind, bytes]] = []
         async with asyncio.timeout(DEADLINE_S):
             while (not got or got[-1][0] not in ENDS) and (data := await reader.read(65536)):
                 for kind, piece in frames.feed(data):

@@ -117,6 +117,8 @@ class Life:
     def about_a_job(self) -> None:
         """A job ends, or its user changes his mind, or its launch fails."""
         dice = self.chance.random()
+        states: tuple[JobState, ...]
+        kind: type[ev.JobEvent] | None
         if dice < 0.7:
             states, kind = (JobState.RUNNING, JobState.ENDING), ev.JobEnded
         elif dice < 0.8:

@@ -16,7 +16,7 @@ import tomllib
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 
@@ -43,7 +43,7 @@ _given: set[int] = set()
 Found = TypeVar("Found")
 
 
-async def until(found: Callable[[], Found | None], what: str, deadline_s: float = DEADLINE_S) -> Found:
+async def until(found: Callable[[], Found | Literal[False] | None], what: str, deadline_s: float = DEADLINE_S) -> Found:
     """Wait for a condition; fails by what was waited for."""
     end_s = time.monotonic() + deadline_s
     while not (result := found()):
@@ -118,7 +118,7 @@ class Scheduler:
 
     async def _serve(self, link: ServerConnection) -> None:
         name = expect(link.transport.get_extra_info("ssl_object"), "node").name
-        hello = wire.from_agent(await link.recv())
+        hello = wire.from_agent(await link.recv(decode=False))
         assert isinstance(hello, wire.Hello)
         assert hello.node == name
         self.hellos.append(hello)
@@ -146,18 +146,18 @@ class Scheduler:
     async def next(self, node: str, kind: type[Found], **fields: object) -> Found:
         """The next message of that kind (and those fields) from a node; it is taken out of what was got."""
 
-        def there() -> Any:
+        def there() -> Found | None:
             for index, (name, message) in enumerate(self.got):
                 if (
                     name == node
                     and isinstance(message, kind)
                     and all(getattr(message, key) == value for key, value in fields.items())
                 ):
-                    return self.got.pop(index)
+                    del self.got[index]
+                    return message
             return None
 
-        _, message = await until(there, f"{kind} {fields} from {node}; got {self.got}, hellos {len(self.hellos)}")
-        return message
+        return await until(there, f"{kind} {fields} from {node}; got {self.got}, hellos {len(self.hellos)}")
 
     async def output(self, node: str, job_id: int, stream: str = "stdout", attempt: int = 1) -> bytes:
         await self.tell(node, wire.ReadOutput(7, job_id, attempt, stream, 0, wire.MAX_CHUNK_BYTES))

@@ -1,5 +1,7 @@
 """A service, without input or output, whose job runs on two nodes and is to hold something else."""
 
+from typing import Any
+
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from cosched.config.cluster import ClusterConfig
@@ -14,6 +16,7 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Instruction, Kill, Resize
 from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.reasons import CANCELLED, Reason, Why
+from space_scheduler.service.core.worker import Post
 from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.service_core import ServiceCore
@@ -24,7 +27,6 @@ from space_scheduler.service.launch.values import (
     Effect,
     Heard,
     InJournal,
-    Post,
     Send,
     SetTimer,
     Started,
@@ -89,7 +91,7 @@ class Rules:
             assert effect.key == self.launch_key
             self.timed = isinstance(effect, SetTimer)
 
-    def come(self, name: str, state: str = "", **more: bool) -> None:
+    def come(self, name: str, state: str = "", **more: Any) -> None:
         groups = (wire.GroupReport(*self.launch_key, state, 2, **more),) if state else ()
         address = f"10.0.0.{name[1:]}"
         hello = wire.Hello(wire.VERSION, name, "b", 4, 1 << 30, address, 1, "t", groups=groups, session=b"s" * 8)
@@ -99,7 +101,7 @@ class Rules:
     def resize(self, new: Allocation) -> None:
         """The core wants it."""
         cause = ev.Boundary()
-        self.instruct(Resize(1, self.held, new, cause, Reason(Why.SHRUNK)))  # type: ignore[arg-type]
+        self.instruct(Resize(1, self.held, new, cause, Reason(Why.SHRUNK)))
 
     def instruct(self, instruction: Instruction) -> None:
         """An instruction of the core."""
@@ -107,15 +109,13 @@ class Rules:
 
     def orders(self) -> dict[str, wire.Order]:
         """The last order to each node since this was asked last; to no node more than one that was to be obeyed."""
-        found = {name: each for name, each in self.sent if isinstance(each, wire.Order) and each.order.job_id == 1}
-        self.sent.clear()
-        return found
+        return dict(self.all_orders())
 
     def all_orders(self) -> list[tuple[str, wire.Order]]:
         """All of them, each with its node."""
         found = [(name, each) for name, each in self.sent if isinstance(each, wire.Order) and each.order.job_id == 1]
         self.sent.clear()
-        return found
+        return [*found]
 
     def told(self) -> list[tuple[str, wire.ToAgent]]:
         """What nodes are told of the job that is no order."""

@@ -159,7 +159,7 @@ def reservations(snapshot: Snapshot, busy: list[tuple[int, int]], jobs: list[Job
 # the harness is tested too
 
 
-def fails(promise: Callable[[Workload], None], max_examples: int = 5_000) -> None:
+def fails(promise: Callable[[Workload], object], max_examples: int = 5_000) -> None:
     """Some small workload breaks the promise: the property that is claimed to catch a mutant does."""
 
     @settings(

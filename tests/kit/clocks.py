@@ -51,7 +51,7 @@ class Clock:
         assert compiler
         (folder / "shift.c").write_text(_SHIFT)
         library = folder / "shift.so"
-        command = [compiler, "-shared", "-fPIC", "-O1", "-o", library, folder / "shift.c", "-ldl"]
+        command: list[str | Path] = [compiler, "-shared", "-fPIC", "-O1", "-o", library, folder / "shift.c", "-ldl"]
         subprocess.run(command, check=True, timeout=60)
         self._file = folder / "shift"
         self.environment = {"LD_PRELOAD": str(library), "CLOCK_SHIFT": str(self._file)}

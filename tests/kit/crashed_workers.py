@@ -10,7 +10,7 @@ from typing import Any
 from xdist.scheduler import LoadGroupScheduling
 
 
-class CrashSafeScheduling(LoadGroupScheduling):
+class CrashSafeScheduling(LoadGroupScheduling):  # type: ignore[misc]  # xdist is not typed
     """Gives out what a crashed worker left, without the test that it crashed in."""
 
     def remove_node(self, node: Any) -> str | None:

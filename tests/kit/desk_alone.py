@@ -37,7 +37,7 @@ class DeskAlone:
         reach = Reach(
             hold=self._hold,
             share=lambda _: None,
-            probe=lambda _: None,
+            probe=lambda _: True,
             jobs=list,
             end=lambda _: [],
             ended=list,

@@ -1,6 +1,7 @@
 """Drive the machine by hand: events in seconds, instructions as text, every invariant walked after each step."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
 
 import msgspec
 
@@ -49,7 +50,7 @@ class Drive:
         policy: Policy | str,
         procs: int = 0,
         rules: MachineRules | None = None,
-        nodes: dict[str, Size] | None = None,
+        nodes: Mapping[str, Size] | None = None,
     ) -> None:
         policy, rules = policy_named(policy) if isinstance(policy, str) else policy, rules or MachineRules()
         if getattr(policy, "place", "") and rules.sharing is None:  # as every host has it
@@ -62,12 +63,12 @@ class Drive:
             self.node(name, *size)
         assert self.decide() == []
 
-    def at(self, now_s: float) -> "Drive":
+    def at(self, now_s: float) -> Self:
         self.now_s = now_s
         return self
 
     def handle(self, event: ev.Event) -> list[Instruction]:
-        instructions = self.state.handle(event, round(self.now_s * SECOND))
+        instructions: list[Any] = self.state.handle(event, round(self.now_s * SECOND))
         self.state.validate()
         assert all(instruction.cause == event for instruction in instructions)
         return instructions

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import glob
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -42,9 +43,15 @@ def parallel_side(side: str, wanted: Weights = NONE) -> Iterator[Cgroups]:
         yield found
     finally:
         for name in found.names():
-            wait_for(lambda name=name: found.kill(name) or found.empty(name), f"the end of {name}")
-            wait_for(lambda name=name: removed(found, name), f"the removal of {name}")
+            wait_for(partial(ended, found, name), f"the end of {name}")
+            wait_for(partial(removed, found, name), f"the removal of {name}")
         found.close()
+
+
+def ended(found: Cgroups, name: str) -> bool:
+    """Kill what is in a group; whether it has gone."""
+    found.kill(name)
+    return found.empty(name)
 
 
 def removed(found: Cgroups, name: str) -> bool:

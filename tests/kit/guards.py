@@ -13,7 +13,8 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from cosched.config.templates import node_toml
 from cosched.linux import cgroup_find
 from cosched.linux.cgroups import NoCgroups
 from cosched.linux.process import boottime_us
+from kit.groups import ended
 from kit.waiting import BOUND_S, wait_for
 from node_agent.guard.base.client import GuardClient, GuardGone, GuardRefused, Message
 
@@ -104,6 +106,9 @@ def _removed(path: Path) -> bool:
 
 class ClientByHand(GuardClient):
     """Sends requests that a test has written as they travel, good ones and bad ones: so the wire's form is held."""
+
+    ask: Callable[..., Message]  # a request as a dictionary, of whatever keys
+    send: Callable[..., int]
 
     def _encode(self, request: Any, number: int) -> bytes:
         return json.dumps({**request, "re": number}).encode()
@@ -251,7 +256,7 @@ class RealGuard:
             attempt = {"job": group["job"], "attempt": group["attempt"]}
             self.ask({"do": "kill", **attempt, "grace_us": 0})
             # by its state: an event that it is empty may be of before, when its script ended by itself
-            wait_for(lambda attempt=attempt: self._has_ended(attempt), "the end of a job")
+            wait_for(partial(self._has_ended, attempt), "the end of a job")
             self.ask({"do": "forget", **attempt})
 
     def _has_ended(self, attempt: Mapping[str, object]) -> bool:
@@ -269,11 +274,11 @@ class RealGuard:
         except NoCgroups:
             return
         for name in cgroups.names():
-            wait_for(lambda name=name: cgroups.kill(name) or cgroups.empty(name), f"the end of {name}")
+            wait_for(partial(ended, cgroups, name), f"the end of {name}")
             cgroups.remove(name)
         cgroups.close()
         for path in places(self.group):  # what the guard had there itself may be on its way out
-            wait_for(lambda path=path: _removed(path), f"{path} to be empty")
+            wait_for(partial(_removed, path), f"{path} to be empty")
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -362,7 +367,7 @@ class RealGuard:
 
     def begin(self, request: Mapping[str, object], fds: Sequence[int] = ()) -> int:
         """Send a request without waiting; its number for :meth:`answer`."""
-        return self._clients[-1].send(request, fds)  # type: ignore[arg-type]
+        return self._clients[-1].send(request, fds)
 
     def answer(self, number: int) -> Message:
         """Wait for the answer to a request; what comes before it is dropped."""

@@ -43,7 +43,8 @@ def typed(page: str, text: str) -> Iterator[Line]:
             continue
         first = text.count("\n", 0, fence.start("text")) + 1
         lines = [line.removeprefix(fence["indent"]) for line in fence["text"].splitlines()]
-        at, found = 0, None
+        at = 0
+        found: tuple[tuple[int, str, bool, str], list[str]] | None = None
         while at < len(lines):
             prompt = _PROMPT.fullmatch(lines[at])
             begun = at

@@ -209,7 +209,8 @@ class Counting:
     def run(
         self, place: Path, layout: Sequence[int], seconds: float = 0.002, **changes: str
     ) -> AbstractContextManager[Running]:
-        return mpirun(place, layout, *self._words, str(seconds), place, with_=self._with, **self._changes | changes)
+        words = (*self._words, str(seconds), place)
+        return mpirun(place, layout, *words, with_=self._with, **{**self._changes, **changes})
 
 
 def counting(system: str, directory: Path) -> Counting:
@@ -227,7 +228,7 @@ def counting(system: str, directory: Path) -> Counting:
 
 
 def _compiled(compiler: Path, target: Path, source: Path, *flags: str) -> Path:
-    command = [compiler, *_C_FLAGS, *flags, "-I", adaptive.get_include(), source, "-o", target]
+    command: list[str | Path] = [compiler, *_C_FLAGS, *flags, "-I", adaptive.get_include(), source, "-o", target]
     search = {"PATH": f"{compiler.parent}:{os.environ['PATH']}"}
     subprocess.run(command, check=True, env={**os.environ, **search}, timeout=120)
     return target

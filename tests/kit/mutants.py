@@ -14,7 +14,7 @@ from cosched.model.time import FOREVER_US
 from space_scheduler import feasibility
 from space_scheduler.machine import lifecycle, node_events
 from space_scheduler.machine.capacity import CountedCapacity
-from space_scheduler.machine.events import Event, JobEnded, JobLaunched, JobReleased, JobSubmitted, NodesLost
+from space_scheduler.machine.events import AnyEvent, Event, JobEnded, JobLaunched, JobReleased, JobSubmitted, NodesLost
 from space_scheduler.machine.instructions import Instruction, Start
 from space_scheduler.machine.machine import Machine
 from space_scheduler.machine.state import SchedulerState
@@ -35,6 +35,7 @@ from space_scheduler.policy.select import conservative
 from space_scheduler.policy.select.backfill import Backfill
 from space_scheduler.reasons import Reason, Why
 from space_scheduler.simulator import host
+from space_scheduler.simulator.world import Run
 
 FITS = Reason(Why.FITS)
 
@@ -274,7 +275,7 @@ class HalfApplier(SchedulerState):
     def _check(self, plan: Plan, queue: JobQueue) -> None:
         pass
 
-    def _apply(self, plan: Plan, event: Event) -> list[Instruction]:
+    def _apply(self, plan: Plan, event: AnyEvent) -> list[Instruction]:
         done: list[Instruction] = []
         for start in plan.changes:
             one = Plan([start], plan.memory)
@@ -330,7 +331,7 @@ class Amnesiac(SchedulerState):
 # --- hosts ------------------------------------------------------------------------------------------------------------
 
 
-class EarlyStarter(host.Run):
+class EarlyStarter(Run):
     """Starts a job a microsecond before it was asked to."""
 
     def start(self, start: Start, now_us: int) -> None:
@@ -339,7 +340,7 @@ class EarlyStarter(host.Run):
         self.ends_us[start.job.id] -= 1
 
 
-class Dropper(host.Run):
+class Dropper(Run):
     """Never reports the end of job 1."""
 
     def enter(self, at_us: int, event: Event) -> None:
@@ -347,7 +348,7 @@ class Dropper(host.Run):
             super().enter(at_us, event)
 
 
-class Stammerer(host.Run):
+class Stammerer(Run):
     """Reports every end twice."""
 
     def enter(self, at_us: int, event: Event) -> None:
@@ -364,7 +365,7 @@ def machine(mutant: type[SchedulerState]) -> Iterator[None]:
 
 
 @contextmanager
-def simulator(mutant: type[host.Run]) -> Iterator[None]:
+def simulator(mutant: type[Run]) -> Iterator[None]:
     """The core with another simulator."""
     with patch.object(host, "Run", mutant):
         yield
@@ -385,7 +386,7 @@ class LosesOneByOne(SchedulerState):
 class SilentMover(SchedulerState):
     """Gives every moved promise the reason of a first one."""
 
-    def _apply(self, plan: Plan, event: Event) -> list[Instruction]:
+    def _apply(self, plan: Plan, event: AnyEvent) -> list[Instruction]:
         told = [(job_id, promised_us, Reason(Why.RESERVED)) for job_id, promised_us, _ in plan.told]
         return super()._apply(Plan(plan.changes, plan.memory, plan.wake_us, told), event)
 

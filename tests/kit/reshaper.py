@@ -158,10 +158,10 @@ class ShapedAuthor(Author):
             job_id = self.random.choice(under_way)
             return ev.ResizeFailed(job_id, "a test") if self.random.random() < 0.3 else ev.JobResized(job_id)
         event = super()._about(state, dice)
-        job_id = getattr(event, "job_id", None)
-        if job_id is None or isinstance(event, ev.JobCancelled):
+        about = getattr(event, "job_id", None)
+        if about is None or isinstance(event, ev.JobCancelled):
             return event
-        return None if isinstance(state.records[job_id].holding, Starting) else event  # nobody has been told of it
+        return None if isinstance(state.records[about].holding, Starting) else event  # nobody has been told of it
 
     def _job(self, state: SchedulerState) -> ev.Event | None:
         event = super()._job(state)

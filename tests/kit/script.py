@@ -57,14 +57,15 @@ class Author:
             return self._job(state)
         if dice < 0.6:
             return self._about_nodes(state)
-        kinds = {
+        kinds: dict[type[ev.JobEvent], tuple[JobState, ...]] = {
             ev.JobHeld: (JobState.QUEUED, JobState.WAITING),
             ev.JobReleased: (JobState.WAITING,),
             ev.JobCancelled: (JobState.QUEUED, JobState.WAITING, JobState.STARTING, JobState.RUNNING),
             ev.JobLaunched: (JobState.STARTING, JobState.ENDING),
             ev.JobEnded: (JobState.RUNNING, JobState.ENDING),
         }
-        kind = self.random.choice((ev.JobHeld, ev.JobReleased, ev.JobCancelled, *[ev.JobLaunched, ev.JobEnded] * 3))
+        held_or_cancelled, of_running = list(kinds)[:3], list(kinds)[3:]
+        kind = self.random.choice((*held_or_cancelled, *of_running * 3))
         jobs = [job_id for job_id, record in state.records.items() if record.state in kinds[kind]]
         held = state.machine.jobs.chain.hold.jobs
         if kind is ev.JobReleased or kind is ev.JobHeld:

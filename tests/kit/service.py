@@ -62,7 +62,7 @@ class Cluster:
         self.identity = self.path / "identity"
         create_authority(self.identity, "test")
         issue(self.identity, "scheduler", "scheduler", self.identity)
-        given = {
+        given: dict[str, Any] = {
             "name": "test",
             "nodes": ["n1", "n2", "n3"],
             "listen": Listen(str(self.socket), "127.0.0.1", 0),

@@ -260,6 +260,7 @@ async def traced(directory: Path) -> list[str]:
         with mock.patch.object(journal, "last_job_id", return_value=_OTHER - 1):
             tracer.install()
             async with running(cluster) as run:
+                assert run.service.port is not None
                 node = Node(directory, "n1", run.service.port, cluster.identity, group)
                 paths = os.pathsep.join(map(str, (directory, _ROOT, f"{_ROOT}/tests")))
                 node.environment = {VARIABLE: str(written), "PYTHONPATH": paths}

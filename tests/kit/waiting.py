@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 import pytest
 
@@ -12,7 +12,7 @@ Found = TypeVar("Found")
 BOUND_S: Final = 120.0
 
 
-def wait_for(condition: Callable[[], Found], what: str, deadline_s: float = BOUND_S) -> Found:
+def wait_for(condition: Callable[[], Found | Literal[False] | None], what: str, deadline_s: float = BOUND_S) -> Found:
     """The first true thing that the condition gives; fails the test, saying what was waited for, without one."""
     end_s = time.monotonic() + deadline_s
     while not (found := condition()):

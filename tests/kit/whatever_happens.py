@@ -7,7 +7,7 @@ held jobs are released, all nodes are back, every job ends at its estimate, and 
 
 from collections import Counter
 from collections.abc import Set
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import hypothesis.strategies as st
 import pytest
@@ -76,7 +76,7 @@ class WhateverHappens(RuleBasedStateMachine):
         return self.in_service - sum(self.jobs[job_id].procs for job_id in self.those(*HOLDING))
 
     def tell(self, event: ev.Event) -> list[Instruction]:
-        instructions = self.state.handle(event, self.now)
+        instructions: list[Any] = self.state.handle(event, self.now)
         assert all(instruction.cause == event for instruction in instructions)
         return instructions
 
@@ -455,7 +455,7 @@ def explore(
     *,
     kill_at_limit: bool = True,
     of: type[WhateverHappens] = WhateverHappens,
-    **how: object,
+    **how: Any,
 ) -> Counter[str]:
     """Run the machine; returns how often each site fired."""
     body = {

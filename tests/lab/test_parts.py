@@ -85,7 +85,7 @@ def test_what_lies_in_a_private_place_is_kept_and_the_place_itself_is_not(tmp_pa
     (inner / "deeper").mkdir(parents=True)
     link = tmp_path / "link"
     link.symlink_to(inner)
-    places = [inner / "deeper", link, "/tmp", "/", "/usr", "/dev/shm", tmp_path / "missing"]
+    places: list[str | Path] = [inner / "deeper", link, "/tmp", "/", "/usr", "/dev/shm", tmp_path / "missing"]
     assert rooms.kept(places) == [str(inner.resolve())]
 
 

@@ -49,7 +49,8 @@ def best_of(bench: Bench, before: str) -> dict[str, object]:
         text=True, timeout=BOUND_S, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
-    return json.loads(ended.stdout)
+    found: dict[str, object] = json.loads(ended.stdout)
+    return found
 
 
 def test_an_ordinary_user_has_the_second(namespaced_user_bench: Bench) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from kit.hosts import System, processes_in
 from kit.waiting import BOUND_S, wait_for
-from test_diagnosis import EXPECTED
+from launch.test_diagnosis import EXPECTED
 
 from space_scheduler.launch import diagnose, unnoticed
 
@@ -38,7 +38,7 @@ def test_ranks_are_mapped_by_slot_unbound_with_the_jobs_environment(system: Syst
         f"3 node3 {same}",
     ]
     for host in (1, 2, 3):  # after a signal some may stay; the job's private directories end with it
-        wait_for(lambda host=host: not temporary_files(system, host), f"the removal of node{host}'s files")
+        wait_for(lambda: not temporary_files(system, host), f"the removal of node{host}'s files")  # noqa: B023
 
 
 def test_ranks_are_run_by_the_witness_at_the_place_of_their_own_node(system: System) -> None:
@@ -89,7 +89,7 @@ def test_binding_variables_and_shared_memory_may_be_changed(system: System) -> N
     ended = system.hosts.run(1, [system.mpirun, system.program, "where"], system.hosts.job(TASKS, changed))
     assert [line.split()[3] for line in ended.out.splitlines()] == ["yields=0"] * 4, ended.err
     exported = 'export OMPI_MCA_mpi_yield_when_idle=0 && exec "$@"'
-    script = ["sh", "-c", exported, "sh", system.mpirun, system.program, "where"]
+    script: list[str | Path] = ["sh", "-c", exported, "sh", system.mpirun, system.program, "where"]
     ended = system.hosts.run(1, script, system.hosts.job(TASKS))
     assert "0 node1 job=7 yields=0" in ended.out, ended
 
@@ -106,7 +106,7 @@ def test_mpirun_recovery_switch_keeps_job_running_after_rank_loss(system: System
     """
     rank = '[ "$OMPI_COMM_WORLD_RANK" != 1 ] || kill -9 $$; sleep 8; echo on'
     switch, ends = GOES_ON[system.name]
-    words = [system.mpirun, *switch.split(), "sh", "-c", rank]
+    words: list[str | Path] = [system.mpirun, *switch.split(), "sh", "-c", rank]
     ended = system.hosts.run(1, words, system.hosts.job(TASKS), timeout_s=20 if ends else 13)
     assert (ended.status == 0, ended.out) == (ends, "on\n" * 3), ended
 
@@ -159,7 +159,7 @@ def test_a_rank_that_is_killed_while_it_starts_ends_the_job_and_is_named(
         culprit = moment_ms // 10 % 2
         after = f"(sleep {moment_ms / 1000}; kill -9 $$) &"
         rank = f'[ "$OMPI_COMM_WORLD_RANK" != {culprit} ] || {after} exec {system.program} wait {culprit}'
-        script = ["sh", "-c", '"$@"; echo "ended $?"', "script", system.mpirun, "sh", "-c", rank]
+        script: list[str | Path] = ["sh", "-c", '"$@"; echo "ended $?"', "script", system.mpirun, "sh", "-c", rank]
         ended = system.hosts.run(1, script, system.hosts.job(tasks), timeout_s=120)
         assert ended.out.endswith("ended 137\n"), f"killed after {moment_ms} ms: {ended}"
         found = diagnose(ended.err.encode(), system.hosts.peers_of(tasks))
@@ -187,7 +187,7 @@ def test_a_host_that_is_not_the_jobs_is_refused_by_the_remote_shell(system: Syst
 @pytest.fixture
 def running(system: System) -> Iterator["subprocess.Popen[str]"]:
     """mpirun with a program that waits, all of whose ranks are in MPI_Barrier or waiting."""
-    words = ["timeout", "600", system.mpirun, system.program, "wait", "3"]
+    words: list[str | Path] = ["timeout", "600", system.mpirun, system.program, "wait", "3"]
     with subprocess.Popen(
         system.hosts.command(1, words, system.hosts.directory),
         env=system.hosts.job(TASKS),

@@ -36,8 +36,8 @@ def renew_all(lab: Lab, cluster: Path) -> None:
     """The scheduler and all nodes: keys made where they are used, signed, accepted; until all are linked with them."""
     own = lab.directory / "identity"
     request = cosched("identity", "request", "scheduler", "--into", own, "--again")
-    address = ("--address", addresses_of(own / "scheduler.pem")[0])
-    answer = cosched("identity", "sign", "scheduler", "--authority", own, *address, given=request)
+    here = ("--address", addresses_of(own / "scheduler.pem")[0])
+    answer = cosched("identity", "sign", "scheduler", "--authority", own, *here, given=request)
     cosched("identity", "accept", "--kind", "scheduler", "--into", own, given=answer)
     for name in lab.nodes:
         etc = directory(lab, name)

@@ -299,7 +299,8 @@ def test_mpich_ends_every_time_with_the_remedy_linked(jobs: Jobs, systems: Syste
 def test_mpich_ends_every_time_with_the_remedy_preloaded(jobs: Jobs, programs: Path) -> None:
     """The recipe for programs that cannot be linked anew."""
     program, remedy = programs / "fail-mpich-plain", programs / "mpich_finalize.so"
-    for words in ([SOURCES / "mpich_finalize.c", "-shared", "-fPIC", "-o", remedy], [FAIL, "-o", program]):
+    shared: list[str | Path] = [SOURCES / "mpich_finalize.c", "-shared", "-fPIC", "-o", remedy]
+    for words in (shared, [FAIL, "-o", program]):
         subprocess.run(["mpicc.mpich", "-O2", *words], check=True, timeout=120)
     start = f"mpiexec.mpich -genv LD_PRELOAD {remedy} {program} ok"
     job = jobs.ended(jobs.submit(f"set -e\nfor i in 1 2 3 4 5 6; do {start} </dev/null; done"))

@@ -41,7 +41,7 @@ def running(program: Path) -> Iterator[tuple[Probed, dict[str, "subprocess.Popen
     probed = Probed(("nanosleep",), 1e6 / _PERIOD_US, 1, _SECONDS)
     try:
         for how, times in (("open", count), ("closed", count // 5)):  # the closed one gets no more done
-            command = [program, str(_PERIOD_US), str(times), how]
+            command: list[str | Path] = [program, str(_PERIOD_US), str(times), how]
             others[how] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
             stdout = others[how].stdout
             assert stdout
@@ -49,7 +49,8 @@ def running(program: Path) -> Iterator[tuple[Probed, dict[str, "subprocess.Popen
         wait_for(lambda: "nanosleep" in Path(f"/proc/{probed.process.pid}/wchan").read_text(), "the probe to begin")
         yield probed, others
     finally:
-        for process in [probed.process, *others.values()]:
+        everybody: list[subprocess.Popen[Any]] = [probed.process, *others.values()]
+        for process in everybody:
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
@@ -71,8 +72,8 @@ def test_the_probe_sees_what_an_independent_program_sees_and_a_closed_loop_hides
     running: tuple[Probed, dict[str, "subprocess.Popen[str]"]],
 ) -> None:
     probed, others = running
-    everybody = [probed.process, *others.values()]
-    measured = [probed.process, others["open"]]
+    everybody: list[subprocess.Popen[Any]] = [probed.process, *others.values()]
+    measured: list[subprocess.Popen[Any]] = [probed.process, others["open"]]
     begin = time.monotonic()
     cycle = 0
     unheard = 0  # how often one of them got no CPU between two stops: it was stopped for twice as long
@@ -81,7 +82,7 @@ def test_the_probe_sees_what_an_independent_program_sees_and_a_closed_loop_hides
             before = [_sleeps(process) for process in measured]
             time.sleep(max(0.0, begin + cycle * _CYCLE_S + at_s - time.monotonic()))
             if number == signal.SIGSTOP and cycle:
-                unheard += sum(slept and slept == _sleeps(each) for each, slept in zip(measured, before, strict=True))
+                unheard += sum(0 < slept == _sleeps(each) for each, slept in zip(measured, before, strict=True))
             for process in everybody:
                 if process.poll() is None:
                     os.kill(process.pid, number)

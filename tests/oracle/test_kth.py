@@ -87,7 +87,8 @@ def oracles_starts(folder: Path, file: str) -> dict[int, int]:
 )
 def kept(request: pytest.FixtureRequest) -> dict[str, object]:
     """One schedule of the oracle: its policy, and what is kept of it."""
-    return request.param
+    found: dict[str, object] = request.param
+    return found
 
 
 def test_this_log_is_the_public_one(log_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -17,6 +18,7 @@ from cosched.model.node import Node
 from cosched.model.time import FOREVER_US
 from space_scheduler.feasibility import Room
 from space_scheduler.machine import events as ev
+from space_scheduler.machine.instructions import Start
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.machine.state import SchedulerState
 from space_scheduler.node_profile import NodeProfile
@@ -109,7 +111,7 @@ def test_a_node_that_nobody_shares_answers_as_counted_processors(seed: int) -> N
         job = Job(1000 + number, chance.randint(1, procs), chance.randint(1, 9), 100)
         shared.handle(ev.JobSubmitted(job), 100)
     for told in shared.handle(ev.Boundary(), 100):
-        if hasattr(told, "limit_us"):
+        if isinstance(told, Start):
             shared.handle(ev.JobLaunched(told.job.id), 100)
     snapshot = shared.view(Changes(due=True))
     assert snapshot.nodes is not None
@@ -152,7 +154,7 @@ def test_a_place_is_chosen_beside_those_who_will_be_there(place: str, seed: int)
     names = ["a", "b", "c"]
     room = Room(names, [4, 4, 4], [40, 40, 40], None, rule, (), [2, 2, 2])
     profile = NodeProfile(100, room)
-    spans = []
+    spans: list[tuple[Job, int, Any]] = []
     for number in range(1, 8):
         job = Job(
             number, chance.randint(1, 4), chance.randint(1, 9), 0,
@@ -171,14 +173,14 @@ def test_a_place_is_chosen_beside_those_who_will_be_there(place: str, seed: int)
     assert not any(profile.throughout(100, 200).residents)
 
 
-def beside(room: Room, spans: list[tuple[Job, int, object]], job: Job, start_us: int) -> Room:
+def beside(room: Room, spans: list[tuple[Job, int, Any]], job: Job, start_us: int) -> Room:
     """The room of a stretch: free at its worst moment, with who is there at its first."""
 
     def at(time_us: int) -> Room:
         found = room.copy()
         for other, from_us, allocation in spans:
             if from_us <= time_us < from_us + other.estimate_us:
-                found.take(other, allocation)  # type: ignore[arg-type]
+                found.take(other, allocation)
         return found
 
     rooms = [at(time_us) for time_us in range(start_us, start_us + job.estimate_us)]

@@ -26,6 +26,7 @@ from kit.loads import J, loads, workload
 
 from cosched.workload.rules import AtLimit, Workload
 from space_scheduler.machine.record import UnknownJob
+from space_scheduler.machine.state import SchedulerState
 from space_scheduler.policy.interface import Policy
 from space_scheduler.policy.presets import PRESETS, compose
 from space_scheduler.policy.select.backfill import Backfill
@@ -63,7 +64,7 @@ def test_the_same_where_jobs_overrun_and_launches_take_time(
     ("machine", "policy"), [(mutants.Gullible, mutants.DoubleBooker()), (mutants.Generous, policy_named("easy"))]
 )
 def test_over_commitment_catches_the_double_booker_and_the_generous_machine(
-    machine: type[mutants.SchedulerState], policy: Policy
+    machine: type[SchedulerState], policy: Policy
 ) -> None:
     with mutants.machine(machine):
         fails(lambda load: processors_are_not_over_committed(run(load, policy).outcome))

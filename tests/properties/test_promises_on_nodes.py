@@ -29,6 +29,7 @@ from space_scheduler.policy import future
 from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
 from space_scheduler.policy.place import PLACES
 from space_scheduler.simulator import host
+from space_scheduler.simulator.world import Run
 
 pytestmark = pytest.mark.slow
 
@@ -51,10 +52,10 @@ rules = st.builds(
 # --- as counted -------------------------------------------------------------------------------------------------------
 
 
-def on_nodes(sizes: Sequence[int]) -> type[host.Run]:
+def on_nodes(sizes: Sequence[int]) -> type[Run]:
     """The simulator with a machine of named nodes instead of as many processors."""
 
-    class OnNodes(host.Run):
+    class OnNodes(Run):
         def happenings(self) -> Iterator[tuple[int, ev.Event]]:
             for now_us, event in super().happenings():
                 if isinstance(event, ev.NodesJoined):
@@ -215,14 +216,15 @@ class WatchedHead:
 
     def plan(self, snapshot: Snapshot) -> Plan:
         plan = self.policy.plan(snapshot)
-        started = {start.job.id: start for start in plan.changes}
+        starts = [each for each in plan.changes if isinstance(each, PlannedStart)]
+        started = {start.job.id: start for start in starts}
         waiting = list(snapshot.queue)
         heads = next((i for i, job in enumerate(waiting) if job.id not in started), len(waiting))
         if heads < len(waiting) and snapshot.nodes is not None:
             head, in_order = waiting[heads], {job.id for job in waiting[:heads]}
             late = [start for job_id, start in started.items() if job_id not in in_order]
             without = self.reservation(snapshot, head, [started[job_id] for job_id in in_order])
-            hold(without == self.reservation(snapshot, head, plan.changes), f"{head} of {without} is delayed by {late}")
+            hold(without == self.reservation(snapshot, head, starts), f"{head} of {without} is delayed by {late}")
             self.past += len(late)
         return plan
 
@@ -270,7 +272,7 @@ def large_job_starts_s(policy: str, stream: int) -> float:
     """
     jobs = [J(0, 2, 10), J(1, 1, 10), *(J(2 + 5 * i, 2, 10) for i in range(stream))]
 
-    class WithMemory(host.Run):
+    class WithMemory(Run):
         def happenings(self) -> Iterator[tuple[int, ev.Event]]:
             for now_us, event in super().happenings():
                 if isinstance(event, ev.NodesJoined):

@@ -5,8 +5,10 @@ are.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
 import pytest
 from core.test_resident_by_hand import Machine
@@ -18,6 +20,7 @@ from msgspec import structs
 from properties.test_policies_of_shapes import EQUIPARTITION, MACHINES, ShapedLife, ShapingAuthor, with_shape
 from reference import shapes
 
+from cosched.model.allocation import Share
 from cosched.model.job import Job
 from cosched.model.width import Range
 from cosched.workload.rules import Shaped, Workload
@@ -42,7 +45,7 @@ def stays(shaped: Shaped | None) -> Shaped | None:
     return shaped._replace(shape=structs.replace(shaped.shape, resident=True))
 
 
-def schedule(load: Workload, name: str, **costs: int) -> object:
+def schedule(load: Workload, name: str, **costs: Any) -> object:
     """All that is decided: starts, ends, what is held when and why; None where nothing more can happen."""
     try:
         ran = simulate(load, resolve(name), validate=True, **costs)
@@ -144,7 +147,7 @@ class ResidentLife(ShapedLife):
             assert status.used_memory_bytes == held[status.node.name]
 
 
-def whereabouts(shares: tuple) -> dict[str, int]:
+def whereabouts(shares: Sequence[Share]) -> dict[str, int]:
     return {share.node: share.tasks for share in shares}
 
 

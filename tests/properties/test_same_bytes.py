@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,14 +17,14 @@ from kit.drive import policy_named
 from kit.loads import J, loads, workload
 
 from cosched.workload.rules import AtLimit, Workload
-from space_scheduler.policy.interface import Policy
+from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
 from space_scheduler.policy.presets import PRESETS
 from space_scheduler.simulator.host import Ties
 
 POLICIES = [*PRESETS, "backfill(4)", "conservative(none)", "conservative(anew)", "conservative(schedule)"]
 
 
-def event_log(load: Workload, policy: Policy, **options: object) -> bytes:
+def event_log(load: Workload, policy: Policy, **options: Any) -> bytes:
     """Every event with its instructions, causes and reasons, as JSON."""
     return msgspec.json.encode(run(load, policy, **options).seen)
 
@@ -56,14 +57,14 @@ print(test_same_bytes.digest_of({policy!r}))
 class ByHash(mutants.Mutant):
     """Asks the jobs in the order of a set of names, which is another in each process."""
 
-    def plan(self, snapshot: mutants.Snapshot) -> mutants.Plan:
-        starts: list[mutants.PlannedStart] = []
+    def plan(self, snapshot: Snapshot) -> Plan:
+        starts: list[PlannedStart] = []
         free_procs = snapshot.free_procs
         for job in sorted(snapshot.queue, key=lambda job: hash(f"job {job.id}")):
             if job.procs <= free_procs:
                 free_procs -= job.procs
-                starts.append(mutants.PlannedStart(job, mutants.FITS))
-        return mutants.Plan(starts)
+                starts.append(PlannedStart(job, mutants.FITS))
+        return Plan(starts)
 
 
 def digest_of(policy: str) -> str:

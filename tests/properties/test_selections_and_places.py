@@ -27,7 +27,7 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Instruction, Start, Tell
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.machine.state import SchedulerState
-from space_scheduler.policy.interface import Plan, Policy, Snapshot, traits_of
+from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot, traits_of
 from space_scheduler.policy.place import PLACES, place_of
 from space_scheduler.policy.presets import compose
 from space_scheduler.progress import Sharing
@@ -214,6 +214,7 @@ class WatchedPass:
         assert snapshot.nodes is not None
         room, waiting = snapshot.nodes.room.copy(), list(snapshot.queue)
         for start in plan.changes:
+            assert isinstance(start, PlannedStart)
             self.before_start(room, waiting, start.job)
             waiting.remove(start.job)
             assert start.allocation is not None

@@ -1,5 +1,7 @@
 """Every event in any order (``kit.whatever_happens``) breaks no invariant, and catches those who break one."""
 
+from typing import Any
+
 import pytest
 from hypothesis import Phase
 from kit import mutants
@@ -63,6 +65,6 @@ def test_it_catches_one_who_forgets_the_released() -> None:
 
 
 def caught(mutant: type[SchedulerState], policy: str) -> None:
-    once = {"phases": [Phase.generate], "derandomize": True, "database": None, "report_multiple_bugs": False}
+    once: Any = {"phases": [Phase.generate], "derandomize": True, "database": None, "report_multiple_bugs": False}
     with pytest.raises((AssertionError, IllegalTransition, UnknownJob)):
         explore(policy, mutant, max_examples=FURTHER, **once)

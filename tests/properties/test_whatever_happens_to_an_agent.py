@@ -17,10 +17,10 @@ from node_agent.core import inputs as happened
 from node_agent.core.attempt import Key
 
 KEYS: list[Key] = [(1, 1), (1, 2)]
-KINDS = (wire.Prepare, wire.Run, wire.Run, wire.Kill, wire.Forget, wire.Discard)
+KINDS: tuple[type[wire.Order], ...] = (wire.Prepare, wire.Run, wire.Run, wire.Kill, wire.Forget, wire.Discard)
 #: The order in which a scheduler asks, before whatever else a test sends.
 NUMBERS = (1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8)
-USUAL = {1: wire.Prepare, 2: wire.Run, 3: wire.Kill, 4: wire.Forget, 5: wire.Discard}
+USUAL: dict[int, type[wire.Order]] = {1: wire.Prepare, 2: wire.Run, 3: wire.Kill, 4: wire.Forget, 5: wire.Discard}
 
 
 def order_of(fence: wire.Fence, key: Key, n: int, kind: type[wire.Order]) -> wire.Order:

@@ -5,7 +5,7 @@ what on which of them.
 """
 
 from collections import Counter
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import hypothesis.strategies as st
 import pytest
@@ -324,6 +324,6 @@ class SilentLoss(SchedulerState):
 
 @pytest.mark.parametrize("mutant", [FreesTheLost, ForgetsOnReturn, StartsOnDrained, SilentLoss])
 def test_it_catches(mutant: type[SchedulerState]) -> None:
-    once = {"phases": [Phase.generate], "derandomize": True, "database": None, "report_multiple_bugs": False}
+    once: Any = {"phases": [Phase.generate], "derandomize": True, "database": None, "report_multiple_bugs": False}
     with pytest.raises((AssertionError, IllegalTransition, UnknownJob, BadPlan, KeyError)):
         explore("easy", mutant, of=WhateverHappensToNodes, max_examples=FURTHER, **once)

@@ -1,7 +1,7 @@
 """Every event in any order, with owners who ban users at their desks, take them again, and end jobs there."""
 
 from collections import Counter
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -76,7 +76,7 @@ def test_it_sees_a_machine_that_forgets_bans(monkeypatch: pytest.MonkeyPatch) ->
 
     real = NamedCapacity.room
     monkeypatch.setattr(NamedCapacity, "room", deaf)
-    once = {"phases": [Phase.generate], "derandomize": True, "database": None, "report_multiple_bugs": False}
+    once: Any = {"phases": [Phase.generate], "derandomize": True, "database": None, "report_multiple_bugs": False}
     with pytest.raises(AssertionError) as failed:
         explore("easy", of=WhateverOwnersSay, max_examples=500, **once)
     error: BaseException | None = failed.value  # or the one before it: what is left half-way fails at the end, too

@@ -145,14 +145,12 @@ class Divided(Job):
 
     @property
     def end(self) -> int:
-        assert self.start is not None
+        assert self.start >= 0
         return self.start + self.takes
 
 
-class Clusters(World):
+class Clusters(World[Divided]):
     """A world whose processors are on clusters of these sizes."""
-
-    running: list[Divided]
 
     def __init__(
         self,
@@ -209,7 +207,9 @@ class Clusters(World):
         return self.place_at(job, self.now) is not None
 
     def start(self, job: Divided, placed: Placed | None = None) -> None:
-        job.placed = placed or self.place_at(job, self.now)
+        placed = placed or self.place_at(job, self.now)
+        assert placed is not None
+        job.placed = placed
         assert min(self.without([job.placed, *(other.placed for other in self.holding())])) >= 0
         self.waiting.remove(job)
         self.running.append(job)
@@ -227,7 +227,7 @@ class Easy(NoAppointments):
     def __init__(self) -> None:
         self.went_back = 0
 
-    def decide(self, world: Clusters, news: News) -> None:
+    def decide(self, world: Clusters, news: News[Divided]) -> None:
         JustTheHead().decide(world, news)
         last = None
         while job := self.find_a_backfill_job(world):
@@ -271,7 +271,7 @@ class Conservative:
     def wants_to_look_at(self, world: Clusters) -> list[int]:
         return [reservation.start for reservation in self.reserved.values() if reservation.start > world.now]
 
-    def decide(self, world: Clusters, news: News) -> None:
+    def decide(self, world: Clusters, news: News[Divided]) -> None:
         if news.ended and self.choice == "arrival":
             for job in [job for job in world.queue() if job in self.reserved]:
                 before = self.reserved.pop(job)
@@ -328,7 +328,7 @@ class Backfill(NoAppointments):
     def __init__(self, n: int) -> None:
         self.n = n
 
-    def decide(self, world: Clusters, news: News) -> None:
+    def decide(self, world: Clusters, news: News[Divided]) -> None:
         JustTheHead().decide(world, news)
         alone = len(world.sizes) == 1
         while True:
@@ -383,7 +383,7 @@ def adaptive(number: int, submit: int, size: int, most: int, run: int, estimate:
     return Divided(number, submit, size, estimate or run, run, splits=splits(size, most), adaptive=True)
 
 
-def simulate(clusters: Clusters, rule: Rule) -> dict[int, tuple[int, Placed]]:
+def simulate(clusters: Clusters, rule: Rule[Clusters]) -> dict[int, tuple[int, Placed]]:
     """When and where each job starts, by its number; those that are refused are not there."""
     clusters.play(rule)
     return {job.number: (job.start, job.placed) for job in clusters.jobs}

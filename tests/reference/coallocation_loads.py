@@ -5,6 +5,7 @@ a second, so that ties, full clusters, queues, and ends that meet reservations a
 clusters have a place for.
 """
 
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
@@ -87,7 +88,8 @@ def division(chance: Random, sizes: Split, *, adaptives: bool) -> tuple[Split, i
             [chance.randint(1, max(sizes)), chance.randint(1, max(sizes)), chance.randint(1, sum(sizes))]
         )
         n = chance.randint(1, min(4, len(sizes), size))
-        divide = chance.choice([by_floor, balanced, partial(ragged, chance)])
+        ways: list[Callable[[int, int], Split]] = [by_floor, balanced, partial(ragged, chance)]
+        divide = chance.choice(ways)
         components = divide(size, n)
         if worst_fit(components, sizes):
             adaptive = adaptives and size > 1 and chance.random() < 0.4

@@ -89,16 +89,14 @@ def simulate(cpus: int, jobs: list[Job], policy: Policy, *, kill: bool = True) -
     return Equipartition(cpus, jobs, policy, kill=kill).play()
 
 
-class Equipartition(Machine):
-    running: list[Member]
-
+class Equipartition(Machine[Member]):
     def __init__(self, cpus: int, jobs: list[Job], policy: Policy, *, kill: bool = True) -> None:
         super().__init__(cpus, jobs, kill=kill)
         self.policy = policy
         self.predicts = policy.admits == "easy"
 
-    def rate(self, member: Member) -> Fraction:
-        return Fraction(member.job.speed(member.cpus) if member.cpus and not member.request else 0)
+    def rate(self, running: Member) -> Fraction:
+        return Fraction(running.job.speed(running.cpus) if running.cpus and not running.request else 0)
 
     def decide(self) -> None:
         resized = True
@@ -109,9 +107,9 @@ class Equipartition(Machine):
 
     # evolving jobs
 
-    def moments(self, member: Member) -> list[int | None]:
-        asks = [member.moment(part * member.job.work) for part, _ in member.steps[:1]]
-        return super().moments(member) + asks
+    def moments(self, running: Member) -> list[int | None]:
+        asks = [running.moment(part * running.job.work) for part, _ in running.steps[:1]]
+        return super().moments(running) + asks
 
     def asks(self, member: Member) -> bool:
         """Whether a job has a request, perhaps since now."""
@@ -127,7 +125,7 @@ class Equipartition(Machine):
     def sweep(self) -> int:
         """Answer whoever asks, once; how many still ask."""
         asking = [member for member in self.in_order() if self.asks(member)]
-        for member in sorted(asking, key=lambda member: member.request[0]):
+        for member in sorted(asking, key=lambda member: member.request or (0, 0)):
             self.settle(member)
             while not member.request and self.asks(member):
                 self.settle(member)
@@ -135,6 +133,7 @@ class Equipartition(Machine):
 
     def settle(self, member: Member) -> None:
         """Grant what was asked for, or a part, or nothing; or leave it for later."""
+        assert member.request is not None
         _, more = member.request
         fits = self.cpus - sum(one.least for one in self.running)
         if more > fits:
@@ -184,10 +183,12 @@ class Equipartition(Machine):
                 return moment, free - head.sizes[0]
         return None, 0
 
-    def slowest(self, member: Member) -> int | None:
+    def slowest(self, member: Member) -> int:
         """When a job ends by its estimate if it has its minimum from now on."""
         rate = Fraction(member.job.speed(member.least))
-        return replace(member, rate=rate, as_of=self.now).predicted_end()
+        end = replace(member, rate=rate, as_of=self.now).predicted_end()
+        assert end is not None
+        return end
 
     # shares
 

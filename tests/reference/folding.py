@@ -108,7 +108,7 @@ def simulate(cpus: int, jobs: list[Job], policy: Policy, *, kill: bool = True) -
     return Folding(cpus, jobs, policy, kill=kill).play()
 
 
-class Folding(Machine):
+class Folding(Machine[Running]):
     def __init__(self, cpus: int, jobs: list[Job], policy: Policy, *, kill: bool = True) -> None:
         super().__init__(cpus, jobs, kill=kill)
         self.policy = policy

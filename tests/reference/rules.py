@@ -1,17 +1,19 @@
 """The selections, each from its definition."""
 
-from reference.world import Job, News, World
+from typing import Any
+
+from reference.world import AnyJob, Job, News, World
 
 
 class NoAppointments:
-    def wants_to_look_at(self, world: World) -> list[int]:
+    def wants_to_look_at(self, world: World[Any]) -> list[int]:
         return []
 
 
 class JustTheHead(NoAppointments):
     """FCFS, SJF and LJF: the head or nobody."""
 
-    def decide(self, world: World, news: News) -> None:
+    def decide(self, world: World[AnyJob], news: News[AnyJob]) -> None:
         while world.waiting and world.fits(world.queue()[0]):
             world.start(world.queue()[0])
 
@@ -19,7 +21,7 @@ class JustTheHead(NoAppointments):
 class BestFit(NoAppointments):
     """The job that leaves the fewest processors unused, again and again; of equals the first in order."""
 
-    def decide(self, world: World, news: News) -> None:
+    def decide(self, world: World[AnyJob], news: News[AnyJob]) -> None:
         while fitting := [job for job in world.queue() if world.fits(job)]:
             world.start(min(fitting, key=lambda job: world.free() - job.procs))
 
@@ -32,7 +34,7 @@ class Fpfs(NoAppointments):
         self.head: Job | None = None
         self.jumps = 0
 
-    def decide(self, world: World, news: News) -> None:
+    def decide(self, world: World[AnyJob], news: News[AnyJob]) -> None:
         while world.waiting:
             head = world.queue()[0]
             if world.fits(head):
@@ -53,12 +55,12 @@ class Easy(NoAppointments):
     def __init__(self, *, shortest_first: bool = False) -> None:
         self.shortest_first = shortest_first
 
-    def decide(self, world: World, news: News) -> None:
+    def decide(self, world: World[Job], news: News[Job]) -> None:
         JustTheHead().decide(world, news)
         while job := self.find_a_backfill_job(world):
             world.start(job)
 
-    def find_a_backfill_job(self, world: World) -> Job | None:
+    def find_a_backfill_job(self, world: World[Job]) -> Job | None:
         if not world.waiting:
             return None
         head, *others = world.queue()
@@ -89,7 +91,7 @@ class Easy(NoAppointments):
 Reserved = dict[Job, int]
 
 
-def earliest(world: World, reserved: Reserved, job: Job) -> int:
+def earliest(world: World[Job], reserved: Reserved, job: Job) -> int:
     """Scan the future for the first point where the processors are there and stay there (Fig. 2, step 2b)."""
     spans = [(world.now, other.expected_end, other.procs) for other in world.holding()]
     spans += [(start, start + other.estimate, other.procs) for other, start in reserved.items() if other is not job]
@@ -108,7 +110,7 @@ class Backfill(NoAppointments):
     def __init__(self, n: int) -> None:
         self.n = n
 
-    def decide(self, world: World, news: News) -> None:
+    def decide(self, world: World[Job], news: News[Job]) -> None:
         JustTheHead().decide(world, news)
         first = world.queue()[: self.n]
         for job in [job for job, start in self.reservations(world, first).items() if start == world.now]:
@@ -123,7 +125,7 @@ class Backfill(NoAppointments):
             if with_it == before:
                 world.start(job)
 
-    def reservations(self, world: World, jobs: list[Job], taken: Reserved | None = None) -> Reserved:
+    def reservations(self, world: World[Job], jobs: list[Job], taken: Reserved | None = None) -> Reserved:
         reserved = dict(taken or {})
         for job in jobs:
             reserved[job] = earliest(world, reserved, job)
@@ -137,10 +139,10 @@ class Conservative:
         self.choice = choice
         self.reserved: Reserved = {}
 
-    def wants_to_look_at(self, world: World) -> list[int]:
+    def wants_to_look_at(self, world: World[Job]) -> list[int]:
         return [start for start in self.reserved.values() if start > world.now]
 
-    def decide(self, world: World, news: News) -> None:
+    def decide(self, world: World[Job], news: News[Job]) -> None:
         if news.ended:
             in_order = [job for job in world.queue() if job in self.reserved]
             if self.choice == "anew":  # what is due now is as good as started
@@ -161,7 +163,7 @@ class Conservative:
             elif job.promised is None:
                 job.promised = self.reserved[job]
 
-    def from_scratch(self, world: World, jobs: list[Job]) -> None:
+    def from_scratch(self, world: World[Job], jobs: list[Job]) -> None:
         self.reserved = {}
         for job in jobs:
             self.reserved[job] = earliest(world, self.reserved, job)

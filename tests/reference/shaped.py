@@ -19,7 +19,7 @@ the machine has, not folded, within the next of ``CORRECTIONS_S``; and a pass is
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 SECOND = 1_000_000
 
@@ -69,8 +69,8 @@ class Outcome:
     changes: list[Change] = field(default_factory=list)
 
     @property
-    def times_s(self) -> tuple[float | None, float | None]:
-        """Start and end in seconds."""
+    def times_s(self) -> tuple[Any, ...]:
+        """Start and end in seconds; None for never."""
         return tuple(None if at is None else at / SECOND for at in (self.start, self.end))
 
     @property
@@ -116,7 +116,10 @@ class Running:
         return None if self.expected is None else self.moment(self.expected)
 
 
-class Machine:
+AnyRunning = TypeVar("AnyRunning", bound=Running)
+
+
+class Machine(Generic[AnyRunning]):
     """A policy is a subclass: ``decide`` is its pass, ``rate`` says how fast a job goes with what it holds."""
 
     predicts = False
@@ -127,23 +130,23 @@ class Machine:
         self.now = 0
         self.to_come = sorted(jobs, key=lambda job: job.rank)
         self.queue: list[Job] = []
-        self.running: list[Running] = []
+        self.running: list[AnyRunning] = []
         self.outcomes = {job.number: Outcome() for job in jobs}
 
     def decide(self) -> None:
         raise NotImplementedError
 
-    def rate(self, running: Running) -> Fraction:
+    def rate(self, running: AnyRunning) -> Fraction:
         raise NotImplementedError
 
     def never(self, job: Job) -> bool:
         """Whether a job is refused at its submission: the machine is too small for it."""
         return job.sizes[0] > self.cpus
 
-    def notice(self, running: Running) -> None:
+    def notice(self, running: AnyRunning) -> None:
         """Something may have come about in a job by its work."""
 
-    def moments(self, running: Running) -> list[int | None]:
+    def moments(self, running: AnyRunning) -> list[int | None]:
         """When something will come about in a job, besides its end."""
         return [running.predicted_end()] if self.predicts else []
 
@@ -152,21 +155,21 @@ class Machine:
     def free(self) -> int:
         return self.cpus - sum(running.cpus for running in self.running)
 
-    def in_order(self) -> list[Running]:
+    def in_order(self) -> list[AnyRunning]:
         return sorted(self.running, key=lambda running: running.age)
 
-    def begin(self, running: Running, cpus: int) -> None:
+    def begin(self, running: AnyRunning, cpus: int) -> None:
         self.queue.remove(running.job)
         self.running.append(running)
         running.started = running.as_of = self.now
         self.outcomes[running.job.number].start = self.now
         self.hold(running, cpus)
 
-    def hold(self, running: Running, cpus: int) -> None:
+    def hold(self, running: AnyRunning, cpus: int) -> None:
         running.cpus = cpus
         running.rate = self.rate(running)
 
-    def take_away(self, running: Running, processes: int = 0) -> None:
+    def take_away(self, running: AnyRunning, processes: int = 0) -> None:
         """A job loses all of its CPUs, and waits again at its old rank; ``processes``: those that are still there."""
         self.running.remove(running)
         self.queue = sorted([*self.queue, running.job], key=lambda job: job.rank)
@@ -199,19 +202,19 @@ class Machine:
             moments += [running.moment(self.total(running)), *self.moments(running)]
         return [moment for moment in moments if moment is not None]
 
-    def total(self, running: Running) -> int:
+    def total(self, running: AnyRunning) -> int:
         """After how much work a job ends."""
         job = running.job
         return min(job.work, job.estimate) if self.kill and job.estimate is not None else job.work
 
-    def correct(self, running: Running) -> None:
+    def correct(self, running: AnyRunning) -> None:
         if self.predicts and running.expected is not None and running.done >= running.expected:
             step_s = CORRECTIONS_S[min(running.corrections, len(CORRECTIONS_S) - 1)]
             running.corrections += 1
             largest = max(size for size in running.job.sizes if size <= self.cpus)
             running.expected = running.done + step_s * SECOND * running.job.speed(largest)
 
-    def write(self, running: Running) -> None:
+    def write(self, running: AnyRunning) -> None:
         changes = self.outcomes[running.job.number].changes
         row = Change(self.now, running.processes, running.cpus)
         if not changes or changes[-1][1:] != row[1:]:

@@ -11,7 +11,7 @@ from reference.rules import Fpfs, JustTheHead
 from reference.world import Job, Rule, World
 
 SEEDS = range(150)
-RULES: dict[str, Callable[[], Rule]] = {
+RULES: dict[str, Callable[[], Rule[Clusters]]] = {
     "fcfs": JustTheHead,
     "fpfs(1)": lambda: Fpfs(1),
     "fpfs(3)": lambda: Fpfs(3),
@@ -111,7 +111,7 @@ def test_worst_fit_over_more_free_processors_fits_too() -> None:
                     )
 
 
-ON_ONE = {
+ON_ONE: dict[str, tuple[Callable[[], Rule[Clusters]], Callable[[], Rule[World[Job]]]]] = {
     "easy": (Easy, rules.Easy),
     "conservative": (lambda: Conservative("arrival"), lambda: rules.Conservative("arrival")),
     "conservative(none)": (lambda: Conservative("none"), lambda: rules.Conservative("none")),

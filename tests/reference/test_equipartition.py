@@ -1,6 +1,7 @@
 """The plain simulator of equipartition, by hand: the examples that its paper and the design give, exact."""
 
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -11,11 +12,11 @@ EQUAL = Policy()
 HALF = Fraction(1, 2)
 
 
-def rigid(number: int, cpus: int, work_s: float, *, at_s: float = 0, **more: object) -> Job:
+def rigid(number: int, cpus: int, work_s: float, *, at_s: float = 0, **more: Any) -> Job:
     return Job(number, round(at_s * SECOND), (cpus,), round(work_s * SECOND), **more)
 
 
-def malleable(number: int, least: int, most: int, work_s: float, *, at_s: float = 0, **more: object) -> Job:
+def malleable(number: int, least: int, most: int, work_s: float, *, at_s: float = 0, **more: Any) -> Job:
     sizes = tuple(range(least, most + 1))
     return Job(number, round(at_s * SECOND), sizes, round(work_s * SECOND), malleable=True, **more)
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -89,7 +90,7 @@ def test_in_order_of_submission_where_nobody_passes() -> None:
     for name in ("fifo", "fjt4"):
         for seed in SEEDS:
             load, outcomes = fold(name, seed)
-            starts = [outcomes[job.number].start for job in load.jobs]
+            starts: list[Any] = [outcomes[job.number].start for job in load.jobs]
             assert starts == sorted(starts)
 
 

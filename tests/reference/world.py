@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from cosched.workload.rules import Workload
 from reference.shaped import CORRECTIONS_S
@@ -15,32 +15,36 @@ class Job:
     procs: int
     estimate: int
     run: int
-    start: int | None = None
+    start: int = -1  # until it starts
     expected_end: int = 0
     corrections: int = 0
     promised: int | None = None
 
     @property
     def end(self) -> int:
-        assert self.start is not None
+        assert self.start >= 0
         return self.start + self.run
 
 
+AnyJob = TypeVar("AnyJob", bound=Job)
+World_contra = TypeVar("World_contra", contravariant=True)
+
+
 @dataclass
-class News:
+class News(Generic[AnyJob]):
     """What happened since the last pass."""
 
-    submitted: list[Job] = field(default_factory=list)
-    ended: list[Job] = field(default_factory=list)
+    submitted: list[AnyJob] = field(default_factory=list)
+    ended: list[AnyJob] = field(default_factory=list)
     overrun: bool = False
 
 
-class Rule(Protocol):
+class Rule(Protocol[World_contra]):
     """A policy: look at the world, start jobs in it."""
 
-    def decide(self, world: "World", news: News) -> None: ...
+    def decide(self, world: World_contra, news: News[Any]) -> None: ...
 
-    def wants_to_look_at(self, world: "World") -> list[int]:
+    def wants_to_look_at(self, world: World_contra) -> list[int]:
         """Times after now at which something is to start, come what may."""
         ...
 
@@ -51,9 +55,9 @@ def jobs_of(load: Workload) -> list[Job]:
     return [Job(number, *row) for number, row in enumerate(rows)]
 
 
-class World:
+class World(Generic[AnyJob]):
     def __init__(
-        self, total: int, jobs: Sequence[Job], key: Callable[[Job], object], *, sequential: bool, kill: bool
+        self, total: int, jobs: Sequence[AnyJob], key: Callable[[AnyJob], Any], *, sequential: bool, kill: bool
     ) -> None:
         self.jobs = sorted(jobs, key=lambda job: (job.submit, job.number))
         self.total = total
@@ -61,15 +65,15 @@ class World:
         self.sequential = sequential
         self.kill = kill
         self.now = 0
-        self.waiting: list[Job] = []
-        self.running: list[Job] = []  # in order of start
+        self.waiting: list[AnyJob] = []
+        self.running: list[AnyJob] = []  # in order of start
 
     # what a rule may ask and do
 
-    def queue(self) -> list[Job]:
+    def queue(self) -> list[AnyJob]:
         return sorted(self.waiting, key=self.key)
 
-    def holding(self) -> list[Job]:
+    def holding(self) -> list[AnyJob]:
         """What holds processors. With one pass per event, a job at its limit holds none even before its end is seen."""
         if self.kill and self.sequential:
             return [job for job in self.running if job.expected_end > self.now]
@@ -78,14 +82,14 @@ class World:
     def free(self) -> int:
         return self.total - sum(job.procs for job in self.holding())
 
-    def fits(self, job: Job) -> bool:
+    def fits(self, job: AnyJob) -> bool:
         return job.procs <= self.free()
 
-    def lasting(self, job: Job, work: int) -> int:
+    def lasting(self, job: AnyJob, work: int) -> int:
         """How long a job that runs takes for so much of its estimate."""
         return work
 
-    def start(self, job: Job) -> None:
+    def start(self, job: AnyJob) -> None:
         assert self.fits(job)
         self.waiting.remove(job)
         self.running.append(job)
@@ -94,7 +98,7 @@ class World:
 
     # the clock
 
-    def play(self, rule: Rule) -> "World":
+    def play(self, rule: Rule[Self]) -> Self:
         to_come = list(self.jobs)
         while to_come or self.running or self.waiting:
             times = [job.submit for job in to_come[:1]]
@@ -119,7 +123,7 @@ class World:
                 self.pass_(rule, News(arrivals, departures))
         return self
 
-    def pass_(self, rule: Rule, news: News) -> None:
+    def pass_(self, rule: Rule[Self], news: News[AnyJob]) -> None:
         if not (self.kill and self.sequential):
             for job in self.running:
                 while job.expected_end <= self.now:

@@ -13,7 +13,8 @@ from cosched.metrics.summary import summarise
 
 
 def starts_s(policy: str, procs: int, jobs: list[J]) -> list[float]:
-    return (run(workload(procs, jobs), policy).outcome.start_us / SECOND).tolist()
+    starts: list[float] = (run(workload(procs, jobs), policy).outcome.start_us / SECOND).tolist()
+    return starts
 
 
 def test_fig_3_the_profile_protects_who_came_earlier() -> None:

@@ -24,7 +24,7 @@ PLACING = tuple(name for name, preset in PRESETS.items() if preset.place)
 
 def job(job_id: int, user: int, procs: int = 2, **fields: object) -> ev.JobSubmitted:
     known = Job(job_id, procs, 60 * US_PER_S, 0, user)
-    return ev.JobSubmitted(msgspec.structs.replace(known, **fields))  # type: ignore[arg-type]
+    return ev.JobSubmitted(msgspec.structs.replace(known, **fields))
 
 
 def desks(policy: str, *bans: tuple[int, ...]) -> Drive:

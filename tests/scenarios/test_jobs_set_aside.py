@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 import pytest
-from kit.drive import SECOND, Drive, policy_named
+from kit.drive import Drive, policy_named
+from kit.loads import SECOND
 from kit.mutants import FITS, FailsFor, Told
 
 from cosched.model.job import Job, JobState

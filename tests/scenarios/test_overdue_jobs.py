@@ -66,12 +66,12 @@ def test_job_that_is_launched_or_has_progressed_is_not_overdue() -> None:
     assert drive.state.records[1].overdue_us == 60 * SECOND
     drive.at(70).launched(1)
     drive.decide()
-    assert (drive.state.records[1].overdue_us, drive.promise_s(2)) == (None, 130)
+    assert [drive.state.records[1].overdue_us, drive.promise_s(2)] == [None, 130]
     drive.at(133).say(NAMING)
     assert drive.state.records[1].overdue_us == 130 * SECOND
     drive.say(ev.JobProgress(1, 40 * SECOND))
     drive.decide()
-    assert (drive.state.records[1].overdue_us, drive.promise_s(2)) == (None, 153)
+    assert [drive.state.records[1].overdue_us, drive.promise_s(2)] == [None, 153]
 
 
 def test_pass_is_due_a_moment_after_the_first_predicted_end() -> None:

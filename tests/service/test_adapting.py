@@ -218,7 +218,7 @@ def test_a_job_asks_within_what_it_has_said_and_is_answered() -> None:
     rules.feed_from("n1", wire.Asked(*KEY, 2))
     assert rules.posted == [ev.ResizeAsked(1, 2)]
     cause = ev.Boundary()
-    rules.instruct(Answer(1, 1, True, cause, Reason(Why.ASKED)))  # type: ignore[arg-type]
+    rules.instruct(Answer(1, 1, True, cause, Reason(Why.ASKED)))
     assert rules.told() == [(name, wire.AskAnswered(*KEY, 1, True)) for name in NODES]
     rules.feed_from("n1", wire.Asked(*KEY, 2))
     assert rules.posted[1:] == [], "more than it may ask for, with what it was given"

@@ -1,16 +1,19 @@
 """A machine that is about to be suspended is asleep, not lost: nothing starts there, and its jobs have its lease."""
 
+from typing import Any
+
 from kit.service import Cluster, running
-from test_owners import WHY, node, up
-from test_service_core import Rules
+from service.test_owners import WHY, node, up
+from service.test_service_core import Rules
 
 from cosched.model.desk import ContractReason, DeskReport
 from cosched.model.job import JobState
 from cosched.model.node import Node, Presence, Usage
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
+from space_scheduler.service.core.worker import Post
 from space_scheduler.service.launch.nodes import ASLEEP
-from space_scheduler.service.launch.values import Effect, Heard, InJournal, Post, Ticked
+from space_scheduler.service.launch.values import Effect, Heard, InJournal, Ticked
 
 GOES = DeskReport(ContractReason.ASLEEP)
 
@@ -21,7 +24,7 @@ def beat(*, asleep: bool, paused: str = "") -> tuple[wire.DeskReported, wire.Hea
     return wire.DeskReported(report), wire.Heartbeat(Usage(), Presence.AWAY, paused=paused)
 
 
-def posted(effects: list[Effect]) -> list[ev.Event]:
+def posted(effects: list[Effect]) -> list[Any]:
     return [each.event for each in effects if isinstance(each, Post)]
 
 

@@ -29,7 +29,8 @@ class Audited(Rules):
     """Nodes say with each heartbeat what they were told; at first that is what the core holds."""
 
     def __init__(self, held: Allocation, **how: Any) -> None:
-        how = {"policy": "equipartition", "shape": RANKED} | how
+        how.setdefault("policy", "equipartition")
+        how.setdefault("shape", RANKED)
         super().__init__(held=held, **how)
         shares = {share.node: share for share in held.nodes}
         number = self.core.launches.attempts[1].map_number - (1 << 20)
@@ -197,7 +198,7 @@ def test_missing_part_of_a_job_waits_for_the_node_of_its_script() -> None:
     rules.come("n2", "ended")
     rules.feed(Heard("n2", wire.JobsHeld()))
     assert (rules.found, rules.posted) == ({}, [])
-    rules.come("n1", "ended", exit=wire.Exit(0))  # type: ignore[arg-type]
+    rules.come("n1", "ended", exit=wire.Exit(0))
     rules.feed(Heard("n1", wire.JobsHeld()))
     assert [each for each in rules.posted if isinstance(each, ev.JobEnded)] == []
     for name in NODES:

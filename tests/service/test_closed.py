@@ -7,9 +7,9 @@ import msgspec
 from kit.page import entered, events
 from kit.service import DEADLINE_S, Running
 from prometheus_client.parser import text_string_to_metric_families
-from test_asleep import journalled
-from test_owners import WHY, node, up
-from test_service_core import Rules
+from service.test_asleep import journalled
+from service.test_owners import WHY, node, up
+from service.test_service_core import Rules
 
 from cosched.model.desk import ContractReason, DeskReport
 from cosched.model.job import JobState

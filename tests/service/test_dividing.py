@@ -114,7 +114,7 @@ async def test_a_job_across_the_link_has_the_time_that_the_link_costs_it(
     costs = tmp_path / "costs.json"
     costs.write_text('{"ppm": {"comm": 1000000, "": 500000}}')
     cluster = make_cluster(components=ComponentSettings(costs=str(costs)))
-    asked = {
+    asked: dict[str, dict[str, Any]] = {
         "comm": {"kind": "comm"},
         "any": {},
         "its own": {"kind": "comm", "crossing": 0.25},

@@ -113,7 +113,7 @@ def test_dependent_job_starts_after_a_crash_at_every_commit(tmp_path: Path) -> N
 def test_chain_in_a_host_killed_at_random_moments_runs_once_in_order(tmp_path: Path, length: int, kills: int) -> None:
     """SIGKILL, again and again, on the same journal: real processes, real writes."""
     path, script = tmp_path / "journal.db", Path(__file__).with_name("killed_chain.py")
-    command = [sys.executable, script, path, str(length), str(kills), "1"]
+    command: list[str | Path] = [sys.executable, script, path, str(length), str(kills), "1"]
     lived = subprocess.run(command, capture_output=True, text=True, check=False, timeout=max(BOUND_S, 3 * kills))
     assert (lived.returncode, lived.stdout) == (0, f"{kills}\n"), lived.stderr
     assert path.with_name("ran").read_text().split() == [str(job_id) for job_id in range(1, length + 1)]

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cosched.config.cluster import MonitoringSettings
 from cosched.linux.wakeups import BOUNDS_S
 from cosched.model.desk import ContractReason, DeskReport, Pressure, Wakeups
+from cosched.model.node import Presence, Usage
 from cosched.monitoring import series
 from cosched.wire import messages as wire
 from space_scheduler.service.metrics.decisions import REASONS
@@ -21,7 +22,7 @@ REPORT = DeskReport(
     Pressure(0.5, 0.25, 0.125),
     Wakeups((3, 2, *[0] * (len(BOUNDS_S) - 2), 1), 1_500_000),
 )
-BEAT = wire.Heartbeat(wire.Usage(1, 1, 1, 1, 1, 1), wire.Presence.PRESENT, limited_cpus=0.25)
+BEAT = wire.Heartbeat(Usage(1, 1, 1, 1, 1, 1), Presence.PRESENT, limited_cpus=0.25)
 #: What would say of a desk by its name what its owner does.
 BY_DESK = {
     *(series.NODE_AVAILABLE, series.NODE_CONTRACT_REASON, series.NODE_CONTRACT_CPUS, series.NODE_LIMITED_CPUS),
@@ -58,7 +59,7 @@ async def test_what_is_exported_is_what_is_listed(service: Running) -> None:
     async with service.agent("n1", cluster="lab-a") as agent:
         await agent.say(wire.DeskReported(REPORT))
         await agent.say(BEAT)
-        await service.beaten("n1", wire.Presence.PRESENT)
+        await service.beaten("n1", Presence.PRESENT)
         found = families(await exposed(service))
     assert set(found) == set(listed)
     for name, (kind, documentation, labels) in found.items():
@@ -91,11 +92,11 @@ async def test_every_fixed_value_has_its_series_from_the_start(service: Running)
     assert {"kind", "JobEnded"} <= {part for one in found[series.EVENTS.name][2] for pair in one for part in pair}
 
 
-@pytest.mark.parametrize("presence", [wire.Presence.PRESENT, wire.Presence.UNKNOWN])
-async def test_no_scrape_says_who_is_at_a_desk(service: Running, presence: wire.Presence) -> None:
+@pytest.mark.parametrize("presence", [Presence.PRESENT, Presence.UNKNOWN])
+async def test_no_scrape_says_who_is_at_a_desk(service: Running, presence: Presence) -> None:
     """Somebody there, and a desk of which nothing is known, are one and the same: limited."""
     async with service.agent("n1") as agent:
-        await agent.say(wire.Heartbeat(wire.Usage(), presence, presence_source="input: tty1 of ada"))
+        await agent.say(wire.Heartbeat(Usage(), presence, presence_source="input: tty1 of ada"))
         await service.beaten("n1", presence)
         await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
         text = await exposed(service)
@@ -108,7 +109,7 @@ async def test_what_an_owner_feels_and_which_contract_is_in_force(service: Runni
     async with service.agent("n1") as agent:
         await agent.say(wire.DeskReported(REPORT))
         await agent.say(BEAT)
-        await service.beaten("n1", wire.Presence.PRESENT)
+        await service.beaten("n1", Presence.PRESENT)
         text = await exposed(service)
     for line in (
         'contract_reason{node="n1",reason="armed"} 1.0',
@@ -133,7 +134,7 @@ async def test_counts_by_cluster_alone_name_no_desk(make_cluster: Callable[..., 
     async with running(make_cluster(operators=[ME], monitoring=settings)) as service, service.agent("n1") as agent:
         await agent.say(wire.DeskReported(REPORT))
         await agent.say(BEAT)
-        await service.beaten("n1", wire.Presence.PRESENT)
+        await service.beaten("n1", Presence.PRESENT)
         await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
         text = await exposed(service)
     assert not any(f"\n{each.name}" in text for each in BY_DESK)

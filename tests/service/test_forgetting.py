@@ -18,7 +18,8 @@ import msgspec
 import pytest
 import yaml
 from kit.command import Call, cosched  # noqa: F401 (a fixture)
-from kit.journals import SCRIPT, SECOND, Driven, core_of, recovered
+from kit.journals import SCRIPT, Driven, core_of, recovered
+from kit.loads import SECOND
 
 from cosched.config.cluster import ClusterConfig, cluster_config
 from cosched.errors import BadInput, Failed

@@ -4,7 +4,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from kit.journals import SCRIPT, SECOND, Driven, recovered, state_bytes
+from kit.journals import SCRIPT, Driven, recovered, state_bytes
+from kit.loads import SECOND
 
 from cosched.config.cluster import cluster_config
 from cosched.errors import BadInput

@@ -126,7 +126,7 @@ async def test_a_node_without_guard_takes_nothing_new_and_holds_no_job(make_clus
         async def silent() -> bool:
             await second.beat(guard=why)
             await service.passes(1)
-            return (await service.get(f"/v1/jobs/{job_id}"))["state"] == "cancelled"
+            return bool((await service.get(f"/v1/jobs/{job_id}"))["state"] == "cancelled")
 
         async with asyncio.timeout(DEADLINE_S):
             while not await silent():

@@ -64,7 +64,7 @@ async def test_who_asks_in_the_moment_of_the_answer_finds_it_known() -> None:
     assert answered.wait(BOUND_S)
     time.sleep(0.05)  # the loop stands still: the answer is the next that it hears, and this task the one after it
     second = asyncio.create_task(learnt())
-    assert await asyncio.gather(first, second) == [1, 1]
+    assert [*await asyncio.gather(first, second)] == [1, 1]
     known.close()
 
 

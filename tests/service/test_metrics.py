@@ -3,6 +3,7 @@
 from kit.service import Running
 from prometheus_client.parser import text_string_to_metric_families
 
+from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
 
 MORE = {"identity", "route", "method", "code", "user"}
@@ -83,8 +84,8 @@ async def test_what_is_measured(service: Running) -> None:
 
 async def test_a_figure_that_cannot_be_had_is_left_out(service: Running) -> None:
     async with service.agent("n1") as agent:
-        await agent.say(wire.Heartbeat(wire.Usage(cpu_local=1.0), wire.Presence.PRESENT))
-        await service.beaten("n1", wire.Presence.PRESENT)
+        await agent.say(wire.Heartbeat(Usage(cpu_local=1.0), Presence.PRESENT))
+        await service.beaten("n1", Presence.PRESENT)
         found = await samples(service)
     cpus = {labels: value for (name, labels), value in found.items() if name == "cosched_node_cpus_used"}
     assert cpus == {(("node", "n1"), ("side", "local")): 1.0}
@@ -93,8 +94,8 @@ async def test_a_figure_that_cannot_be_had_is_left_out(service: Running) -> None
 async def test_sources_of_presence_that_fail_are_counted_and_named(service: Running) -> None:
     async with service.agent("n1") as agent:
         blind = ("sessions: /run/systemd/sessions: Permission denied", "input: /dev/input: Permission denied")
-        await agent.say(wire.Heartbeat(wire.Usage(), wire.Presence.UNKNOWN, blind=blind))
-        await service.beaten("n1", wire.Presence.UNKNOWN)
+        await agent.say(wire.Heartbeat(Usage(), Presence.UNKNOWN, blind=blind))
+        await service.beaten("n1", Presence.UNKNOWN)
         assert (await samples(service))["cosched_node_presence_blind", (("node", "n1"),)] == 2
         told = {node["name"]: node["blind"] for node in (await service.get("/v1/nodes"))["nodes"]}
     assert told["n1"] == list(blind)

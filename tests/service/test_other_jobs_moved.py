@@ -18,13 +18,14 @@ from space_scheduler.reasons import HELD, RELEASED
 from space_scheduler.service.core.journalled import JournalledCore
 
 Rule = Callable[[Machine, ev.Event], None]
+Handler = Callable[[Machine, Any], list[Instruction] | None]
 
 
 def planted(monkeypatch: pytest.MonkeyPatch, rule: Rule) -> None:
     """Have a rule of the test move jobs after each event of jobs and nodes, also when the event is replayed."""
 
-    def with_rule(handler: Callable[[Machine, Any], list[Instruction]]) -> Callable[[Machine, Any], list[Instruction]]:
-        def handle(machine: Machine, event: Any) -> list[Instruction]:
+    def with_rule(handler: Handler) -> Handler:
+        def handle(machine: Machine, event: Any) -> list[Instruction] | None:
             instructions = handler(machine, event)
             rule(machine, event)
             return instructions

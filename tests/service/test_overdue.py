@@ -5,7 +5,7 @@ from pathlib import Path
 
 from kit.journals import HandTime
 from kit.loads import SECOND
-from test_host import Live, living
+from service.test_host import Live, living
 
 from cosched.apps.cli import queue
 from cosched.config.cluster import ClusterConfig

@@ -1,5 +1,8 @@
 """What a node says of its owner's word: what the core hears of it, and how a job ends that was ended there."""
 
+from operator import methodcaller
+from typing import Any
+
 import msgspec
 import pytest
 from service.test_gang import empty_all, ended, orders, running
@@ -14,15 +17,16 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Kill
 from space_scheduler.reasons import CANCELLED, Reason, Why
 from space_scheduler.service.api.desks import paused_on
+from space_scheduler.service.core.worker import Post
 from space_scheduler.service.launch.gang import BY_OWNER, Gang
 from space_scheduler.service.launch.orders import OrderKind
-from space_scheduler.service.launch.values import Connected, Effect, Heard, InJournal, OwnerSaid, Post, Ticked
+from space_scheduler.service.launch.values import Connected, Effect, Heard, InJournal, OwnerSaid, Ticked
 
 RUNS = wire.GroupReport(1, 1, "running", 2)
 MESSAGE = "the owner of n2 has ended it there"
 
 
-def posted(effects: list[Effect]) -> list[ev.Event]:
+def posted(effects: list[Effect]) -> list[Any]:
     return [each.event for each in effects if isinstance(each, Post)]
 
 
@@ -53,7 +57,7 @@ def test_an_agent_that_goes_back_and_forth_fills_no_history() -> None:
     rules = two()
     words = [(wire.OwnersWord(bans=("bob",)), (1002,)), (wire.NO_WORD, ())] * 50
     words.append((wire.OwnersWord(bans=("eve",)), (1003,)))
-    waiting: list[ev.Event] = []
+    waiting: list[Any] = []
     for word, banned in words:
         waiting += posted(rules.feed(OwnerSaid("n1", word, banned)))
         assert len(waiting) == 1, "until it is in the journal"
@@ -162,7 +166,7 @@ def test_what_was_ended_for_another_reason_keeps_that(how: JobState, outcome: Jo
 
 
 def test_a_cancellation_goes_over_the_loss_of_a_node_and_an_owners_word_and_over_no_other_end() -> None:
-    for ends in (lambda gang: gang.lost("n2", "n2 was not heard"), lambda gang: gang.ended_by_owner("n2")):
+    for ends in (methodcaller("lost", "n2", "n2 was not heard"), methodcaller("ended_by_owner", "n2")):
         gang = running()
         ends(gang)
         assert gang.cancel() == []

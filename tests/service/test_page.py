@@ -208,7 +208,7 @@ async def test_nobody_looks_where_nobody_looks_on(service: Running, monkeypatch:
     assert not looked.ready
     async with events(service, visit) as stream:
         await stream.next("all")
-        assert looked.ready
+        assert service.service.streams.ready
     await service.until(lambda: not looked.ready, "forgotten")
     assert looked.feed.number == 0
     async with events(service, visit) as stream:

@@ -178,8 +178,8 @@ async def test_the_newest_tab_is_the_one_that_lives(service: Running) -> None:
             await each.next("all")
         job_id = await service.submit(hold=True)
         await streams[-1].until(lambda frame: any(row[0] == job_id for row in frame["jobs"]))
-        for each in others:
-            await each.__aexit__(None, None, None)
+        for one in others:
+            await one.__aexit__(None, None, None)
 
 
 async def test_who_does_not_read_is_cut_off_and_counted(make_cluster: Callable[..., Cluster]) -> None:

@@ -8,9 +8,11 @@ import socket
 import subprocess
 import sys
 import time
+import webbrowser
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -27,6 +29,7 @@ from cosched.client.page import PageProxy, in_browser
 from cosched.client.transport import Transport
 from cosched.config.cluster import Listen
 from cosched.errors import BadInput, Failed
+from cosched.linux.peers import TcpPeers
 
 
 @pytest_asyncio.fixture
@@ -276,7 +279,7 @@ async def test_page_under_sudo_admits_its_caller(
 
 
 async def test_peer_whose_uid_cannot_be_told_is_refused(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page.TcpPeers, "uid", lambda self, connection: None)
+    monkeypatch.setattr(TcpPeers, "uid", lambda self, connection: None)
     with PageProxy(Transport(str(service.cluster.socket))) as proxy:
         assert (await asked(proxy, MAIN)).startswith(b"HTTP/1.0 403 ")
 
@@ -348,13 +351,18 @@ async def test_over_tls(make_cluster: Callable[..., Cluster], monkeypatch: pytes
         transport.close()
 
 
-def _fields(cluster: Cluster) -> dict[str, object]:
+def _fields(cluster: Cluster) -> dict[str, Any]:
     return {name: getattr(cluster.config, name) for name in cluster.config.__struct_fields__}
 
 
 def test_the_browser_is_opened_by_a_file_of_its_users_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(page.webbrowser, "open", lambda url: not opened.append(url))
+
+    def opens(url: str) -> bool:
+        opened.append(url)
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", opens)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     monkeypatch.delenv("DISPLAY", raising=False)

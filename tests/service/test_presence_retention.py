@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from kit.drive import policy_named
-from kit.journals import SECOND, Driven, HandTime, state_bytes
+from kit.journals import Driven, HandTime, state_bytes
+from kit.loads import SECOND
 from kit.waiting import wait_for
 
 from cosched.config.cluster import cluster_config

@@ -13,11 +13,11 @@ from kit.service import DEADLINE_S, ME, Cluster, Running, running
 from cosched.identity.names import Kind
 from cosched.model.contract import SocialContract
 from cosched.model.desk import ContractReason, DeskReport
-from cosched.model.node import Presence
+from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
 from space_scheduler.service.launch.owners import BY_ITS_OWNER, PAUSED
 
-USAGE = wire.Usage(0.5, 1.25, 0.125, 1 << 20, 3 << 20, 1 << 21, 1 << 28, 2.5)
+USAGE = Usage(0.5, 1.25, 0.125, 1 << 20, 3 << 20, 1 << 21, 1 << 28, 2.5)
 REPORTED = wire.DeskReported(DeskReport(ContractReason.PRESSURE, 1.0))
 BEAT = wire.Heartbeat(
     USAGE, Presence.PRESENT, "input of ada", 0.25, blind=("terminals: /dev/pts/7: closed by ada",)
@@ -142,7 +142,7 @@ async def test_neither_the_log_nor_a_job_says_at_which_desk_somebody_came(
             for presence in (Presence.PRESENT, Presence.AWAY, Presence.PRESENT):
                 await agent.beat(presence)
                 there = presence is Presence.PRESENT
-                await service.until(lambda there=there: (entry.owner is not None) is there, f"owned {there}")
+                await service.until(lambda: (entry.owner is not None) is there, f"owned {there}")  # noqa: B023
         assert "owner came" not in service.log.getvalue()
         assert "owner left" not in service.log.getvalue()
 

@@ -33,7 +33,7 @@ async def night(tmp_path: Path) -> Path:
         async with running(cluster, record=path) as service, AsyncExitStack() as stack:
             first, second = [await stack.enter_async_context(service.agent(name)) for name in ("n1", "n2")]
             for name in ("n1", "n2"):
-                await service.until(lambda name=name: service.service.book.entry(name).size is not None, "up")
+                await service.until(lambda: service.service.book.entry(name).size is not None, "up")  # noqa: B023
             wide = await service.submit(tasks=3, time_limit_s=100)
             await service.job_in(wide, "running")
             for seconds in range(5):

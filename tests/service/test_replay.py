@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -53,7 +54,7 @@ async def live_run(
     seed: int,
     jobs: int = 40,
     *,
-    node: tuple[int, ...] = (2, 8 << 30),
+    node: tuple[Any, ...] = (2, 8 << 30),
     rules: MachineRules | None = None,
 ) -> int:
     """A real host, real time, jobs that end on their own, some cancelled; gives the number of instructions.

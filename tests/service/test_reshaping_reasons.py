@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kit.drive import happen
@@ -40,9 +41,9 @@ class Machine:
         self.happen(0, ev.NodesJoined(16))
 
     def happen(self, at_s: int, *events: ev.Event) -> None:
-        todo: list[ev.AnyEvent] = [*events, ev.Boundary()]
+        todo: list[Any] = [*events, ev.Boundary()]
         while todo:
-            instructions = self.state.handle(todo.pop(0), at_s * S)  # type: ignore[arg-type]
+            instructions = self.state.handle(todo.pop(0), at_s * S)
             self.told += instructions
             answers = [answer for each in instructions if (answer := carried_out(each)) is not None]
             todo += [*answers, ev.Boundary()] if answers else []

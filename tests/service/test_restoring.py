@@ -125,7 +125,8 @@ def test_a_link_put_in_the_copys_place_leads_root_nowhere(
         if Path(str(database)).name == "journal.db.new":
             Path(database).unlink()
             Path(database).symlink_to(secret)
-        return connect(database, *args, **kwargs)
+        connection: sqlite3.Connection = connect(database, *args, **kwargs)
+        return connection
 
     monkeypatch.setattr(sqlite3, "connect", swapped)
     with pytest.raises(JournalUnwritable, match="cannot be put in its place"):

@@ -80,7 +80,7 @@ async def test_while_a_pass_takes_long_scrapes_are_answered(make_cluster: Callab
             assert not late.done(), "it is the scheduling that waits, not the scrape"
         finally:
             blocked.go.set()
-        assert await asyncio.gather(waiting, late) == [MANY + 1, MANY + 2]
+        assert [*await asyncio.gather(waiting, late)] == [MANY + 1, MANY + 2]
 
 
 async def test_scheduling_goes_on_at_ten_scrapes_a_second(make_cluster: Callable[..., Cluster]) -> None:

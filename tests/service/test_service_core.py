@@ -14,21 +14,12 @@ from cosched.wire import messages as wire
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.turns import SavedTurns
+from space_scheduler.service.core.worker import Post
 from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.launch.orders import OrderKind, Orders
 from space_scheduler.service.launch.owners import PAUSED, STALLED
 from space_scheduler.service.launch.service_core import ServiceCore
-from space_scheduler.service.launch.values import (
-    AnyInput,
-    Connected,
-    Effect,
-    Heard,
-    InJournal,
-    Post,
-    Send,
-    Started,
-    Ticked,
-)
+from space_scheduler.service.launch.values import AnyInput, Connected, Effect, Heard, InJournal, Send, Started, Ticked
 
 
 class Rules:
@@ -64,7 +55,7 @@ class Rules:
 
     def silence(self) -> list[Effect]:
         """Nobody is heard for a lease."""
-        found = []
+        found: list[Any] = []
         for _ in range(7):
             self.now_s += 1
             found += self.feed(Ticked())
@@ -159,7 +150,7 @@ def stalled(*keys: tuple[int, int], user: str = "ann", own: bool = False) -> wir
     return wire.Heartbeat(Usage(), Presence.AWAY, jobs=signs)
 
 
-def posted(effects: list[Effect], kind: type[ev.Event]) -> list[ev.Event]:
+def posted(effects: list[Effect], kind: type[ev.Event]) -> list[Any]:
     return [each.event for each in effects if isinstance(each, Post) and isinstance(each.event, kind)]
 
 
@@ -205,6 +196,8 @@ def test_time_out_of_a_job_seen_with_hydras_proxy_tells_of_mpichs_hang(said: dic
         rules.feed(Heard("n1", wire.Heartbeat(Usage(), Presence.AWAY, jobs=(sign,))))
     rules.feed(Heard("n1", wire.ProgramEnded(1, 1, wire.Exit(signal=9, cause="limit"))))
     (end,) = [each for each in rules.feed(Heard("n1", wire.GroupEnded(1, 1))) if isinstance(each, Post)]
+    assert end.facts is not None
+    assert end.facts.failure is not None
     assert "it hung in MPI_Finalize" in end.facts.failure.message
 
 
@@ -237,7 +230,7 @@ def test_a_node_that_comes_and_goes_is_set_aside_whatever_its_owner_does_meanwhi
         for name in ("n1", "n2"):
             rules.feed(InJournal(ev.NodeJoined(Node(name, 2, 1 << 30)), (), {}))
         rules.comes("n1")
-        found = []
+        found: list[Any] = []
         for _ in range(7):
             rules.now_s += 1
             rules.feed(Heard("n2", wire.Heartbeat(Usage(), Presence.AWAY)))

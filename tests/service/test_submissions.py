@@ -24,7 +24,7 @@ async def joined(service: Running, *nodes: str) -> None:
     await service.until(lambda: all(service.service.book.entry(each).size for each in nodes), f"up: {nodes}")
 
 
-BAD = [
+BAD: list[tuple[str, dict[str, Any], int, str]] = [
     ("script", {"script": ""}, 400, "submission: script: found ''; expected a script"),
     ("script", {"script": "echo hello"}, 400, "its first line is 'echo hello'; expected a script whose first"),
     ("script", {"script": "\x7fELF\x02\0"}, 400, "its first line is"),

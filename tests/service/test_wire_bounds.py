@@ -202,7 +202,7 @@ EFFORT = Effort(*[1 << 60] * 5)
 
 async def test_service_works_on_with_the_largest_numbers_that_it_takes(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(operators=[], nodes=["n1", "n2"])
-    largest = {"procs": 1 << 24, "memory_bytes": 1 << 53, "owner": SocialContract(mpl=1024)}
+    largest: dict[str, Any] = {"procs": 1 << 24, "memory_bytes": 1 << 53, "owner": SocialContract(mpl=1024)}
     async with (
         running(cluster) as service,
         service.agent("n1", **largest) as first,

@@ -17,9 +17,10 @@ ORDER = wire.OrderId(5, 1, 7 << 20)
 RESIZE = wire.Resize(wire.Fence("c", 7, "i"), ORDER, 2, 1, (wire.Peer("n1", "10.0.0.1", 7421, 2),), b"grant")
 REPORTED = wire.DeskReported(DeskReport(ContractReason.PRESENT, 1.0, 3))
 HELD = wire.JobsHeld((wire.JobHeld(5, 1, 7 << 20, 2, 1, True, wire.JobMap(7, {"n1": 2})), wire.JobHeld(6, 1, 0)))
+SAID: tuple[wire.FromAgent, ...] = (wire.Resized(ORDER, (0, 1)), REPORTED, HELD)
 FROM_AGENT = [
     *(frame for version in (1, 2, 3) for frame in frames(version, "from_agent").values()),
-    *map(wire.encode, (wire.Resized(ORDER, (0, 1)), REPORTED, HELD)),
+    *map(wire.encode, SAID),
 ]
 TO_AGENT = [*(frame for version in (1, 2, 3) for frame in frames(version, "to_agent").values()), wire.encode(RESIZE)]
 

@@ -26,10 +26,11 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Kill, Resize
 from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.reasons import CANCELLED, Reason, Why
+from space_scheduler.service.core.worker import Post
 from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.service_core import ServiceCore
-from space_scheduler.service.launch.values import Connected, Effect, Heard, InJournal, Post, Send, Started
+from space_scheduler.service.launch.values import Connected, Effect, Heard, InJournal, Send, Started
 from space_scheduler.service.link.joining import checked_hello
 
 KEPT = kept(1)
@@ -120,7 +121,7 @@ class Service:
         policy: str = "easy",
         held: Allocation | None = None,
     ) -> None:
-        times = {"heartbeat": "1s", "lease": "5s", "launch_timeout": "60s"}
+        times: dict[str, Any] = {"heartbeat": "1s", "lease": "5s", "launch_timeout": "60s"}
         config = ClusterConfig(name="c", nodes=["n1", "n2"], policy=policy, **times)
         self.fence = wire.Fence(CLUSTER, 8, "scheduler 8")
         self.core = ServiceCore(
@@ -286,7 +287,7 @@ def test_a_later_version_is_refused_in_words_that_name_both() -> None:
 
 def test_an_agent_of_today_obeys_the_orders_of_the_version_before() -> None:
     """The agent was upgraded first."""
-    guard, told = GuardModel(), []
+    guard, told = GuardModel(), list[Any]()
     key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(KEPT["grant_pub"]))
     agent = PlayedAgent(
         AgentCore("n1", "boot"),

@@ -73,8 +73,9 @@ def test_what_came_in_together_is_one_commit_and_answered_after_it(carried: Carr
 
 def test_effects_of_equal_requests_are_equal_and_printed_alike() -> None:
     runs = [Carried(), Carried()]
+    requests: list[fx.Request[Any]] = [REPORT, QUESTION, NOTE]
     for each in runs:
-        works = [Work(number, request) for number, request in enumerate((REPORT, QUESTION, NOTE))]
+        works = [Work(number, request) for number, request in enumerate(requests)]
         each.follow(WorkerCore(50_000).turn(works))
     assert runs[0].recorded == runs[1].recorded
     assert str(runs[0].recorded) == str(runs[1].recorded)

@@ -171,7 +171,7 @@ def test_histories_agree_with_the_rule_in_its_plainest_form(seed: int) -> None:
             results = []
             for rule in (places, plain):
                 try:
-                    results.append(rule.enter(item, owner))  # type: ignore[attr-defined]
+                    results.append(rule.enter(item, owner))
                 except NoPlace:
                     results.append(-1)
             assert results[0] == results[1]

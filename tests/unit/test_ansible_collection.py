@@ -110,7 +110,7 @@ def test_preflight_tells_of_another_uid_unless_the_host_goes_by_name(by_name: bo
 def test_preflight_sees_directories_on_noexec_mounts() -> None:
     need_mounts()
     asked = json.dumps({"users": [], "ports": [], "programs": ["/opt/cosched", "/usr"], "reach": []})
-    look = [sys.executable, COLLECTION / "roles/preflight/files/look.py", asked]
+    look: list[str | Path] = [sys.executable, COLLECTION / "roles/preflight/files/look.py", asked]
     script = 'mount -t tmpfs -o noexec tmpfs /opt && exec "$@"'
     seen = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", *look], capture_output=True, check=True).stdout
     assert json.loads(seen)["noexec"] == ["/opt/cosched"]
@@ -136,7 +136,7 @@ def test_preflight_reports_a_dropped_connection_and_accepts_a_refused_one() -> N
         drops, refuses = (each.getsockname()[1] for each in (full, closed))
         places = [["127.0.0.1", drops], ["127.0.0.1", refuses], ["no-such-host.invalid", 7420]]
         asked = json.dumps({"users": [], "ports": [], "programs": [], "reach": places})
-        look = [sys.executable, COLLECTION / "roles/preflight/files/look.py", asked]
+        look: list[str | Path] = [sys.executable, COLLECTION / "roles/preflight/files/look.py", asked]
         seen = json.loads(subprocess.run(look, capture_output=True, check=True).stdout)["unreached"]
     assert [each.partition(" (")[0] for each in seen] == [f"127.0.0.1 port {drops}", "no-such-host.invalid port 7420"]
     assert "timed out" in seen[0]
@@ -174,7 +174,7 @@ def test_what_is_notified_is_listened_to() -> None:
 def test_a_secret_is_in_no_log() -> None:
     named = ("/token", "alertmanager.yml", "-web.yml", "/datasources/")
     places = [
-        task | {"dest": (task.get("ansible.builtin.copy") or task.get("ansible.builtin.template"))["dest"]}
+        task | {"dest": (task.get("ansible.builtin.copy") or task["ansible.builtin.template"])["dest"]}
         for tasks in ALL_TASKS.values()
         for task in tasks
         if "ansible.builtin.copy" in task or "ansible.builtin.template" in task

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kit.guardian import marked
@@ -43,7 +44,7 @@ def test_processes_that_a_run_has_left_are_ended(
     (tmp_path / "conftest.py").write_text(_CONFTEST)
     (tmp_path / "test_stays.py").write_text(_STAYS)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *workers, "test_stays.py"]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(TESTS)}, **quiet) as run:
         wait_for((tmp_path / "told").exists, "the test's process")
         left, mark = (tmp_path / "told").read_text().split()

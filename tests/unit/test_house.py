@@ -124,9 +124,9 @@ def test_lock_serves_what_pyproject_asks() -> None:
 
 def test_the_python_versions_are_the_same_everywhere() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    oldest, newest = map(
-        int, re.search(r"^oldest=(\d+) newest=(\d+)", (ROOT / "run").read_text(), re.MULTILINE).groups()
-    )
+    said = re.search(r"^oldest=(\d+) newest=(\d+)", (ROOT / "run").read_text(), re.MULTILINE)
+    assert said
+    oldest, newest = map(int, said.groups())
     assert project["requires-python"] == f">=3.{oldest}"
     versions = [item.rpartition("3.")[2] for item in project["classifiers"] if "Python :: 3." in item]
     assert [int(minor) for minor in versions] == list(range(oldest, newest + 1))

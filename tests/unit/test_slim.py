@@ -32,7 +32,7 @@ def normal(name: str) -> str:
 def base() -> set[str]:
     """The distributions of the base, and what they need."""
     found: set[str] = set()
-    left = [re.match(r"[\w.-]+", line)[0] for line in PROJECT["dependencies"]]
+    left = [re.findall(r"^[\w.-]+", line)[0] for line in PROJECT["dependencies"]]
     while left:
         name = normal(left.pop())
         if name in found:
@@ -41,7 +41,7 @@ def base() -> set[str]:
         for line in importlib.metadata.requires(name) or ():
             condition = line.partition(";")[2]
             if "extra ==" not in condition and "python_full_version" not in condition:
-                left.append(re.match(r"[\w.-]+", line)[0])
+                left.append(re.findall(r"^[\w.-]+", line)[0])
     return found
 
 

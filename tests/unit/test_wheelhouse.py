@@ -116,7 +116,8 @@ def run(words: list[object], status: int = 0) -> "subprocess.CompletedProcess[st
 
 @pytest.mark.slow
 def test_its_sums_are_right_and_it_names_no_address(wheels: Path) -> None:
-    sums = dict(reversed(line.split("  ")) for line in (wheels / "SHA256SUMS").read_text().splitlines())
+    lines = [line.split("  ") for line in (wheels / "SHA256SUMS").read_text().splitlines()]
+    sums = {name: total for total, name in lines}
     assert {path.name for path in wheels.glob("*.whl")} == sums.keys()
     for name, digest in sums.items():
         assert hashlib.sha256((wheels / name).read_bytes()).hexdigest() == digest

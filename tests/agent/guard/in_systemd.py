@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -82,12 +83,12 @@ def installed() -> Iterator[tuple[NodeConfig, Layout]]:
         services.stop(config)
 
 
-def ask(config: NodeConfig, request: dict[str, object], fds: tuple[int, ...] = ()) -> dict[str, Any]:
+def ask(config: NodeConfig, request: dict[str, Any], fds: tuple[int, ...] = ()) -> dict[str, Any]:
     """Ask the guard, as its agent would; that is stopped meanwhile, for the guard serves one."""
 
     def answered() -> dict[str, Any] | None:
         try:
-            with ClientByHand(f"{config.paths.run}/guard.sock") as guard:
+            with closing(ClientByHand(f"{config.paths.run}/guard.sock")) as guard:
                 guard.ask({"do": "arm"})
                 return dict(guard.ask(request, fds, timeout_s=20))
         except GuardGone:
@@ -231,6 +232,7 @@ def test_the_agents_account_can_do_what_it_must_and_nothing_else(installed: tupl
 def test_files_are_as_the_installation_says(installed: tuple[NodeConfig, Layout]) -> None:
     config, layout = installed
     made = roles.node(config, layout)
+    each: Any
     for each in (*made.directories, *made.files, *made.identity):
         status = os.stat(each.path)
         assert pwd.getpwuid(status.st_uid).pw_name == each.owner, each.path
@@ -252,7 +254,7 @@ def test_kills_in_a_row_end_in_no_start_limit(installed: tuple[NodeConfig, Layou
         pid = wait_for(lambda: main_pid("cosched-guard") or None, "the next guard")
         seen.add(pid)
         os.kill(pid, signal.SIGKILL)
-        wait_for(lambda pid=pid: main_pid("cosched-guard") != pid, "its end to be seen")
+        wait_for(lambda: main_pid("cosched-guard") != pid, "its end to be seen")  # noqa: B023
     assert len(seen) == KILLS
     wait_for(lambda: systemctl("show", "--property=ActiveState", "--value", "cosched-guard") == "active", "the last")
     wait_for(lambda: cpu_max() == "5000", "the contract to be armed")

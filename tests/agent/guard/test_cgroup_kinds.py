@@ -145,7 +145,7 @@ def test_what_a_group_uses_is_counted(groups: Cgroups) -> None:
 
 def test_too_much_memory_is_an_oom_kill(groups: Cgroups) -> None:
     groups.create(NAME, 50 * MIB, 50)
-    pid = inside(groups, lambda: bytearray(200 << 20) and None)
+    pid = inside(groups, lambda: bytearray(200 << 20).clear())
     assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
     assert groups.usage(NAME).oom_kills == 1
 

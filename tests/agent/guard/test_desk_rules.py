@@ -90,22 +90,19 @@ def test_a_pause_that_ends_by_itself_on_a_full_disk_ends(tmp_path: Path, full: N
 
 
 PAUSED = {"boot_id": process.boot_id(), "user": "ann", "since_us": 1, "until_us": None, "until_s": None}
+_DAMAGES: list[dict[str, Any]] = [
+    {"since_us": None},
+    {"since_us": "much"},
+    {"until_us": []},
+    {"until_us": float("nan")},
+    {"until_us": float("inf")},
+    {"boot_id": "other", "until_s": float("inf")},
+]
 
 
 @pytest.mark.parametrize(
     "record",
-    ["", "{", "[]", "{}", "[" * 100_000]
-    + [
-        json.dumps(PAUSED | damage)
-        for damage in (
-            {"since_us": None},
-            {"since_us": "much"},
-            {"until_us": []},
-            {"until_us": float("nan")},
-            {"until_us": float("inf")},
-            {"boot_id": "other", "until_s": float("inf")},
-        )
-    ],
+    ["", "{", "[]", "{}", "[" * 100_000] + [json.dumps(PAUSED | damage) for damage in _DAMAGES],
     ids=range(11),
 )
 def test_a_damaged_record_of_a_pause_is_a_pause_until_resumed(tmp_path: Path, record: str) -> None:

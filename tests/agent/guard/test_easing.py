@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ sh launcher; :
 
 
 @pytest.fixture
-def guard(make_guard) -> RealGuard:
+def guard(make_guard: Callable[..., RealGuard]) -> RealGuard:
     """A guard whose jobs are in the idle class."""
     guard: RealGuard = make_guard(contract={"cpu_ratio": 0.5, "memory_ratio": 0.5, "mpl": 2})
     if not any((place / "cpu.shares").exists() for place in places(guard.group)):

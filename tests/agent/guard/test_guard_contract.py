@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ HALF = {"cpu_ratio": 0.5, "memory_ratio": 0.5, "mpl": 1}
 
 
 @pytest.fixture
-def guard(make_guard) -> RealGuard:
+def guard(make_guard: Callable[..., RealGuard]) -> RealGuard:
     return make_guard(contract=HALF)
 
 
@@ -139,7 +140,7 @@ def test_a_tiny_share_is_a_longer_period(guard: RealGuard) -> None:
     assert in_kernel(guard)[0] == pytest.approx(0.02)
 
 
-def test_a_dedicated_machine_has_no_ceiling_and_no_idle_class(make_guard) -> None:
+def test_a_dedicated_machine_has_no_ceiling_and_no_idle_class(make_guard: Callable[..., RealGuard]) -> None:
     guard = make_guard(contract={"cpu_ratio": 1.0, "memory_ratio": 1.0})
     assert in_kernel(guard) == (None, False, 1024 * MIB)
     guard.ask(CLUSTER)
@@ -148,7 +149,7 @@ def test_a_dedicated_machine_has_no_ceiling_and_no_idle_class(make_guard) -> Non
     assert in_kernel(guard) == (None, False, 1024 * MIB)
 
 
-def test_a_memory_limit_below_what_is_used_is_kept_and_said(make_guard) -> None:
+def test_a_memory_limit_below_what_is_used_is_kept_and_said(make_guard: Callable[..., RealGuard]) -> None:
     guard = make_guard()
     guard.prepare(memory_bytes=400 * MIB)
     hold = "import time; b = bytearray(200 << 20); print('holding', len(b), flush=True); time.sleep(1000)"
@@ -164,7 +165,7 @@ def test_a_memory_limit_below_what_is_used_is_kept_and_said(make_guard) -> None:
     assert guard.refused(guard.preparation(job=2))[0] == "memory"
 
 
-def test_without_cgroups_the_ceiling_is_whole_cpus_and_it_says_so(make_guard) -> None:
+def test_without_cgroups_the_ceiling_is_whole_cpus_and_it_says_so(make_guard: Callable[..., RealGuard]) -> None:
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs two CPUs")
     guard = make_guard("none", contract=HALF)
@@ -180,7 +181,7 @@ def test_without_cgroups_the_ceiling_is_whole_cpus_and_it_says_so(make_guard) ->
     wait_for(lambda: len(os.sched_getaffinity(pid)) == 1, "the guard to arm")
 
 
-def test_a_ceiling_throttles(make_guard) -> None:
+def test_a_ceiling_throttles(make_guard: Callable[..., RealGuard]) -> None:
     guard = make_guard()
     guard.prepare()
     guard.shell("while :; do :; done")

@@ -75,6 +75,7 @@ def refused(make_guard: Any) -> tuple[RealGuard, Path]:
     guard: RealGuard = make_guard(start=False)
     guard.within = ["unshare", "--mount", "--propagation", "private"]
     guard.start()
+    assert guard.process is not None
     for job in (1, 2):
         guard.prepare(job)
         guard.shell(f"trap '' TERM; {COUNT.replace('count', f'count{job}')}", job=job)
@@ -99,6 +100,7 @@ def test_a_job_that_cannot_be_stopped_keeps_no_other_from_it_and_is_tried_again(
     assert desk(guard, "pause")["paused"].endswith("has paused parallel work at this desk")
     stands_still(guard, "count2")
     grows(guard, "count1")
+    assert guard.process is not None
     subprocess.run(["nsenter", f"--target={guard.process.pid}", "--mount", "umount", "-n", freezer], check=True)
     wait_for(lambda: freezer.read_text().strip() in {"FROZEN", "1"}, "another try")
     stands_still(guard, "count1")

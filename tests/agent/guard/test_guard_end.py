@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def test_daemons_that_left_their_session_are_counted_and_killed(any_guard: RealG
     assert guard.listed()["state"] == "ended"
 
 
-def test_root_without_cgroups_kills_another_users_daemons(make_guard) -> None:
+def test_root_without_cgroups_kills_another_users_daemons(make_guard: Callable[..., RealGuard]) -> None:
     guard = make_guard(cgroup={"mode": "none"})
     guard.prepare()
     guard.shell(f"id -un > {guard.work}/user; {DAEMON}")
@@ -140,7 +141,7 @@ def test_a_fork_bomb_is_bounded_and_killed(guard: RealGuard) -> None:
     assert members(guard) == []
 
 
-def test_a_fork_bomb_without_cgroups_is_killed(make_guard) -> None:
+def test_a_fork_bomb_without_cgroups_is_killed(make_guard: Callable[..., RealGuard]) -> None:
     guard = make_guard("none")
     guard.prepare()
     # Each link leaves the session of the one before; 200 at most, for nothing bounds it there.
@@ -163,7 +164,9 @@ def test_more_memory_than_the_jobs_limit_is_the_cause_of_its_end(guard: RealGuar
 HOLDING = "import time; b = bytearray({} << 20); print('holds', flush=True); time.sleep(1000)"
 
 
-def test_where_all_jobs_together_want_too_much_who_said_nothing_of_his_is_ended(make_guard) -> None:
+def test_where_all_jobs_together_want_too_much_who_said_nothing_of_his_is_ended(
+    make_guard: Callable[..., RealGuard],
+) -> None:
     """Of 256 MiB one job has 150 promised and uses some 140: more than the other gets, which asked for nothing."""
     guard = make_guard("cgroups", contract={"memory_ratio": 0.25})
     guard.prepare(1, memory_bytes=150 * MIB)
@@ -182,7 +185,7 @@ def test_memory_below_the_jobs_limit_is_not(guard: RealGuard) -> None:
     assert (exited["status"], exited["cause"]) == (1, "own")
 
 
-def test_without_cgroups_a_process_has_its_limit_on_data(make_guard) -> None:
+def test_without_cgroups_a_process_has_its_limit_on_data(make_guard: Callable[..., RealGuard]) -> None:
     guard = make_guard("none")
     guard.prepare(tasks=2, memory_bytes=50 * MIB)
     guard.spawn([SYSTEM_PYTHON, "-I", "-c", "b = bytearray(200 << 20)"])

@@ -54,7 +54,7 @@ def test_who_decides_has_a_door_that_no_stranger_can_knock_at(make_guard: Any) -
     guard.start()
     daemon = pwd.getpwnam("daemon").pw_uid
     for uid in (0, daemon):
-        status = wait_for(lambda uid=uid: own_door(guard, uid).exists() and own_door(guard, uid).stat(), "the door")
+        status = wait_for(lambda: own_door(guard, uid).exists() and own_door(guard, uid).stat(), "the door")  # noqa: B023
         assert (status.st_uid, stat.S_IMODE(status.st_mode)) == (uid, 0o600)
     with socket.socket(socket.AF_UNIX, PACKETS) as connection:
         os.seteuid(STRANGERS[0])

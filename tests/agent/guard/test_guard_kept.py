@@ -118,6 +118,10 @@ def test_one_that_fails_at_its_first_start_is_started_again_and_told_of(
         started.append(subprocess.Popen(service.argv, env={**os.environ, **more}))
         return started[-1].pid
 
+    def is_started() -> bool:
+        kept.tick()
+        return kept.ended is None
+
     late = tmp_path / "late"
     kept = Kept(Service(("sh", "-c", f"test -e {late} || exit 1; exec sleep 1000"), "", kept=True), launch)
     kept.start()
@@ -128,12 +132,12 @@ def test_one_that_fails_at_its_first_start_is_started_again_and_told_of(
             started[-1].wait(BOUND_S)
             kept.has_ended({"status": started[-1].returncode})
             assert kept.trouble() == {"status": 1}
-            wait_for(lambda: kept.tick() or kept.ended is None, "the next start")
+            wait_for(is_started, "the next start")
             assert kept.trouble() == {"status": 1}  # it has not run for long
         started[-1].wait(BOUND_S)
         late.touch()
         kept.has_ended({"status": started[-1].returncode})
-        wait_for(lambda: kept.tick() or kept.ended is None, "the last start")
+        wait_for(is_started, "the last start")
         monkeypatch.setattr(keeping, "_RAN_WELL_S", ran_well_s)
         wait_for(lambda: kept.trouble() is None, "it to have run well")
         assert started[-1].poll() is None

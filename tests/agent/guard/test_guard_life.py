@@ -4,7 +4,9 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -199,7 +201,7 @@ def test_commands_share_a_private_tmp_and_shm_that_nobody_else_sees(guard: RealG
     assert guard.event("exited", job=2)["status"] == 2
 
 
-def test_without_privileges_tmpdir_is_the_jobs_own(make_guard) -> None:
+def test_without_privileges_tmpdir_is_the_jobs_own(make_guard: Callable[..., RealGuard]) -> None:
     guard = make_guard("none")
     guard.prepare()
     guard.shell('echo "$TMPDIR"; touch "$TMPDIR/here"')
@@ -225,7 +227,7 @@ def test_without_privileges_tmpdir_is_the_jobs_own(make_guard) -> None:
     ],
 )
 def test_what_is_not_made_ready_says_why_and_leaves_nothing(
-    guard: RealGuard, fields: dict[str, object], code: str, story: str
+    guard: RealGuard, fields: dict[str, Any], code: str, story: str
 ) -> None:
     found = guard.refused(guard.preparation(**fields))
     assert found[0] == code
@@ -235,7 +237,7 @@ def test_what_is_not_made_ready_says_why_and_leaves_nothing(
     assert [job for place in places(guard.group) for job in place.glob("job-*")] == []
 
 
-def test_a_guard_of_one_user_takes_nobody_elses_jobs(make_guard) -> None:
+def test_a_guard_of_one_user_takes_nobody_elses_jobs(make_guard: Callable[..., RealGuard]) -> None:
     guard = make_guard("none")
     assert guard.refused(guard.preparation(user="root")) == (
         "user",
@@ -267,7 +269,7 @@ def test_uid_minus_one_is_nobodys_on_either_side() -> None:
     assert users.uid_conflict("ann", users.NO_ACCOUNT, users.NO_ACCOUNT, "switch") != ""
 
 
-def test_desk_by_name_runs_jobs_whatever_the_submitters_uid(make_guard) -> None:
+def test_desk_by_name_runs_jobs_whatever_the_submitters_uid(make_guard: Callable[..., RealGuard]) -> None:
     guard = make_guard(start=False)
     guard.config["security"]["users"] = "by-name"
     guard.start()

@@ -7,6 +7,7 @@ import resource
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -222,7 +223,7 @@ def speak_as(guard: RealGuard, uid: int) -> str:
     return subprocess.run([*command, path], capture_output=True, text=True, check=True, timeout=BOUND_S).stdout.strip()
 
 
-def test_only_the_agents_user_may_speak(make_guard) -> None:
+def test_only_the_agents_user_may_speak(make_guard: Callable[..., RealGuard]) -> None:
     guard = make_guard(start=False)
     guard.config["security"]["agent_user"] = guard.user
     guard.start()
@@ -235,7 +236,7 @@ def test_only_the_agents_user_may_speak(make_guard) -> None:
     wait_for(lambda: "uid 65534 may not talk to this guard" in speak_as(guard, 65534), "the refusal")
 
 
-def test_the_guards_directories_are_its_own(make_guard) -> None:
+def test_the_guards_directories_are_its_own(make_guard: Callable[..., RealGuard]) -> None:
     guard = make_guard(start=False)
     guard.config["security"]["agent_user"] = guard.user
     state = guard.directory / "state"
@@ -340,7 +341,7 @@ def inotify_descriptors(pid: int) -> int:
     return found
 
 
-def test_keys_are_told_to_who_asks_and_to_nobody_after(make_guard) -> None:
+def test_keys_are_told_to_who_asks_and_to_nobody_after(make_guard: Callable[..., RealGuard]) -> None:
     """At a real pseudo-terminal, made after it was asked; what is typed is in no event."""
     guard = make_guard()
     assert guard.process is not None
@@ -366,7 +367,7 @@ def test_keys_are_told_to_who_asks_and_to_nobody_after(make_guard) -> None:
             os.close(late_keys)
             os.close(late)
             guard.hang_up()
-            wait_for(lambda before=before: inotify_descriptors(pid) == before, "the guard to listen no more")
+            wait_for(lambda: inotify_descriptors(pid) == before, "the guard to listen no more")  # noqa: B023
     finally:
         os.close(keys)
         os.close(program)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -179,7 +180,7 @@ def test_what_is_refused_changes_nothing(guard: RealGuard, request_: dict[str, o
     assert (lever(guard, 1), lever(guard, 2)) == (NEUTRAL, NEUTRAL)
 
 
-def test_without_cgroups_there_are_no_weights(make_guard) -> None:
+def test_without_cgroups_there_are_no_weights(make_guard: Callable[..., RealGuard]) -> None:
     guard = make_guard("none")
     guard.prepare(1, memory_bytes=None)
     far = boottime_us() + _FAR_US

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 import pytest
@@ -62,7 +62,7 @@ def test_an_endless_number_of_orphans_does_not_hold_who_reaps_them(groups: Cgrou
 
     def supervise() -> None:
         process.become_subreaper()
-        reaper = _Reaper(groups, [].append)
+        reaper = _Reaper(groups, list[float]().append)
         maker = os.fork()
         if maker == 0:
             orphan_without_end(groups)
@@ -96,7 +96,7 @@ def orphan_without_end(groups: Cgroups) -> NoReturn:
         os.waitpid(pid, 0)
 
 
-def test_an_orphan_that_was_put_off_is_reaped_without_another(make_guard) -> None:
+def test_an_orphan_that_was_put_off_is_reaped_without_another(make_guard: Callable[..., RealGuard]) -> None:
     guard: RealGuard = make_guard()
     guard.prepare()
     guard.shell("(sleep 0.5 & sleep 0.5 & sleep 0.52 & sleep 0.54 & sleep 0.56 & ); echo made $$; exec sleep 1000")

@@ -218,7 +218,7 @@ def test_a_share_makes_the_contract_less_and_never_more(make_guard: Any) -> None
 
 # --- who may, and what is refused -------------------------------------------------------------------------------------
 
-DECIDES = [
+DECIDES: list[dict[str, Any]] = [
     {"do": "end"}, {"do": "end", "job": 1}, {"do": "ban", "user": "bob"}, {"do": "allow", "user": "bob"},
     {"do": "hours", "windows": None}, {"do": "share", "cpu_ratio": None}, {"do": "pause"}, {"do": "resume"},
     {"do": "wake", "on": True},

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -93,7 +93,7 @@ def test_without_such_a_group_who_would_go_stays() -> None:
 
 def test_a_status_is_not_lost_and_orphans_are_reaped_now_and_then(groups: Cgroups) -> None:
     def supervise() -> None:
-        reaper = _Reaper(groups, [].append)
+        reaper = _Reaper(groups, list[float]().append)
         first, *_ = [ended(status) for status in (7, 0, 0, 0)]
         assert reaper.reaped(first) == 7
         assert children() == set()
@@ -109,7 +109,7 @@ def test_a_status_is_not_lost_and_orphans_are_reaped_now_and_then(groups: Cgroup
 
 
 @pytest.mark.slow
-def test_a_guards_supervisors_go_there(make_guard) -> None:
+def test_a_guards_supervisors_go_there(make_guard: Callable[..., RealGuard]) -> None:
     guard: RealGuard = make_guard()
     guard.prepare(1)
     guard.spawn(["sh", "-c", "exit 5"])
@@ -132,7 +132,7 @@ def visited(guard: RealGuard) -> list[Path]:
     return [place for side in (guard.group, f"{guard.group}-{ENDINGS}") for place in places(side)]
 
 
-def test_nothing_is_left_of_visits_when_guard_and_jobs_have_ended(make_guard) -> None:
+def test_nothing_is_left_of_visits_when_guard_and_jobs_have_ended(make_guard: Callable[..., RealGuard]) -> None:
     guard: RealGuard = make_guard()
     guard.prepare()
     guard.shell("exit 5")
@@ -145,7 +145,7 @@ def test_nothing_is_left_of_visits_when_guard_and_jobs_have_ended(make_guard) ->
     assert places(f"{guard.group}-{ENDINGS}") == []
 
 
-def test_a_supervisor_whose_guard_was_killed_reaps_on_a_visit_too(make_guard) -> None:
+def test_a_supervisor_whose_guard_was_killed_reaps_on_a_visit_too(make_guard: Callable[..., RealGuard]) -> None:
     guard: RealGuard = make_guard()
     guard.prepare()
     guard.shell("while ! [ -e go ]; do sleep 0.01; done; exit 5")

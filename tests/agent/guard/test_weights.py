@@ -117,7 +117,7 @@ def counted(side: str) -> dict[str, Any]:
         groups.create("job-1.1", None, 16)
         problems = groups.set_limits(None, True, 64 * MIB)
         groups.create("job-2.1", None, 16)
-        found = {"problems": problems, "can": groups.can(), "queues": weights.queues()}
+        found: dict[str, Any] = {"problems": problems, "can": groups.can(), "queues": weights.queues()}
         for name in ("", "job-1.1", "job-2.1"):
             before = packets()
             if name:
@@ -149,11 +149,12 @@ def taken_back(group: Path) -> list[list[int]]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.bind(("127.0.0.1", PORT))
         (group / "cgroup.procs").write_text("0")
-        for change in (
+        changes: list[Callable[[], object]] = [
             lambda: packet_priority.set_priority(str(group), 1),
             lambda: packet_priority.set_priority(str(group), SECOND),  # in the place of the first
             lambda: packet_priority.forget_priority(str(group)),
-        ):
+        ]
+        for change in changes:
             change()
             before = packets()
             send()
@@ -271,7 +272,7 @@ def test_jobs_get_a_small_share_of_a_busy_disk(side: str, disk: str) -> None:
     assert shared(side, disk, Weights(io=100)) > 0.35, "alike with the same weight"
     # who waits for a CPU leaves the disk to the other: of five looks beside other work one is to be undisturbed, and
     # where the weight does nothing none of them is below a third
-    shares = []
+    shares: list[float] = []
     while not shares or (shares[-1] >= 0.25 and len(shares) < 5):
         shares.append(shared(side, disk, Weights(io=10)))
     assert shares[-1] < 0.25, f"a tenth of the owner's weight, yet {shares}"

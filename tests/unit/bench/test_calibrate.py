@@ -30,7 +30,7 @@ def run(mode: str, programs: tuple[str, ...], owned: bool, at: int, noise: float
 
 
 def campaign(noise: float = 0.0, modes: tuple[str, ...] = ("none", "ccs")) -> list[Paced]:
-    found = []
+    found: list[Paced] = []
     for mode in modes:
         for mix in [*each_alone(), *shared(), *each_alone(owned=True)]:
             for at in range(len(mix.programs)):

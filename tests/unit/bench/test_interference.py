@@ -10,6 +10,7 @@ from kit.waiting import wait_for
 from cosched.apps.experiments import in_force, interference
 from cosched.apps.experiments.in_force import ContractLooks, desks
 from cosched.apps.experiments.interference import InterferenceWatch, Taken
+from cosched.apps.lab import cgroups
 from cosched.apps.lab.lab import Lab
 
 
@@ -78,7 +79,7 @@ def test_what_others_use_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         assert path == "cosched-lab/mine"
         return 0.0
 
-    monkeypatch.setattr(interference.cgroups, "used_s", no_use)
+    monkeypatch.setattr(cgroups, "used_s", no_use)
 
     def compute() -> None:
         """For long enough that the ticks in which the machine's time is counted are many."""
@@ -101,7 +102,7 @@ def test_share_of_looks_at_which_a_ceiling_held_is_the_contracts(monkeypatch: py
             raise FileNotFoundError(2, "no such group", group)
         return 0.5 if group == "armed" else None
 
-    monkeypatch.setattr(in_force.cgroups, "ceiling_cpus", ceiling)
+    monkeypatch.setattr(cgroups, "ceiling_cpus", ceiling)
     monkeypatch.setattr(in_force, "_EVERY_S", 0.001)
     with ContractLooks(["armed", "relaxed", "gone"]) as looks:
         wait_for(lambda: len(looked) > 9, "looks")
@@ -118,7 +119,7 @@ def test_trial_in_a_lab_keeps_the_share_in_which_its_contract_was_in_force() -> 
             pytest.skip(lab.why)
         groups = desks(lab.name)
         assert groups == [f"cosched-lab/{lab.name}/node1/cosched"], "the desk with a user alone"
-        wait_for(lambda: in_force.cgroups.ceiling_cpus(groups[0]), "the contract to be in force")
+        wait_for(lambda: cgroups.ceiling_cpus(groups[0]), "the contract to be in force")
         _, taken = InterferenceWatch(lab.name, lambda text: None, tries=1).run(lambda: time.sleep(0.1), "what")
     assert taken.in_force == 1
     assert desks(lab.name) == []

@@ -2,21 +2,25 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from cosched.apps.cli.bench import RUNS, coscheduling
 from cosched.apps.experiments import testbed
-from cosched.apps.experiments.coscheduling import WARM_S, Cannot, _lasted, _rate
+from cosched.apps.experiments.coscheduling import WARM_S, _lasted, _rate
+from cosched.apps.experiments.jobs import Cannot
 from cosched.apps.experiments.matrix import ALONE, COMPANIES, WORKS, Cell, Company, Run, Spread, judged, spread
 from cosched.apps.experiments.progress import words_in
 from cosched.apps.experiments.results import misses
 from cosched.apps.experiments.run_log import RunLog
+from cosched.apps.lab.lab import Lab
 from cosched.errors import BadInput
 
 ONE, TWO, SECOND = COMPANIES
 WORK = WORKS[0]
+near: Any = pytest.approx  # in the place of a number
 
 
 def test_fair_is_equal_shares() -> None:
@@ -50,8 +54,8 @@ def test_each_run_is_held_against_those_alone_of_its_own_campaign() -> None:
     cut_short = [ran("ccs", (100.0, 0.1))]
     (cell,) = judged([fast, slow, cut_short])
     assert cell.runs == 2
-    assert cell.slowdown == Spread(pytest.approx(2.1), 2.0, pytest.approx(2.2))
-    assert cell.rate == Spread(pytest.approx(0.45), 0.4, 0.5)
+    assert cell.slowdown == Spread(near(2.1), 2.0, near(2.2))
+    assert cell.rate == Spread(near(0.45), 0.4, 0.5)
 
 
 def test_runs_that_were_disturbed_do_not_count() -> None:
@@ -143,7 +147,7 @@ def test_runs_that_would_be_mixed_up_are_told_of_before_a_lab_is_made(
     kept.keep(Run(WORK.name, ONE.name, ALONE, 9.0, 0.0))
     made: list[str] = []
     monkeypatch.setattr(testbed, "check_room", lambda *_: None)
-    monkeypatch.setattr(testbed.Lab, "up", lambda *_, **how: made.append(how["name"]))
+    monkeypatch.setattr(Lab, "up", lambda *_, **how: made.append(how["name"]))
     for name in ("COSCHED_SERVER", "COSCHED_LAB"):
         monkeypatch.delenv(name, raising=False)
     found = CliRunner().invoke(coscheduling, ["--out", str(tmp_path)], standalone_mode=False)

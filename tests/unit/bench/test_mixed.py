@@ -1,5 +1,8 @@
 """A mixed workload's runs: rates over the stretch in which all are there, and what they come to against plain Linux."""
 
+from contextlib import AbstractContextManager, nullcontext
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 
@@ -52,11 +55,9 @@ class Outputs:
     """Jobs whose outputs are known; the last one ends by itself where told."""
 
     def __init__(self, outputs: list[str], ended: str = "running") -> None:
-        self.outputs, self.ended, self.scripts = outputs, ended, []
+        self.outputs, self.ended, self.scripts = outputs, ended, list[tuple[str, str, int, bool]]()
 
-    def running(self):
-        from contextlib import nullcontext  # noqa: PLC0415
-
+    def running(self) -> AbstractContextManager[object]:
         return nullcontext([])
 
     def submit(
@@ -97,9 +98,7 @@ def test_rates_are_of_the_stretch_in_which_all_are_there(mode: str) -> None:
 
 def test_a_program_that_ends_by_itself_voids_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     class Ending(Outputs):
-        def now(self, job_id: int):
-            from types import SimpleNamespace  # noqa: PLC0415
-
+        def now(self, job_id: int) -> SimpleNamespace:
             return SimpleNamespace(job_id=job_id, state="failed", failure=None)
 
     jobs = Ending([told("cg", 100.0, 2.0, 3)])

@@ -73,7 +73,7 @@ def test_refused_trial_is_reported_and_the_others_are_made(tmp_path: Path) -> No
     def make(wanted: Planned, _: Made | None) -> Made:
         if wanted.arm == ("b",):
             raise Failed("no control groups")
-        return Made(wanted.experiment, wanted.seed, *wanted.arm)
+        return Made(wanted.experiment, wanted.seed, wanted.arm[0])
 
     kept.log.begin({}, add=False)
     kept.add(ARMS, 1, make, lambda trial: f"ran {trial.arm}")
@@ -89,7 +89,7 @@ def test_trial_is_kept_before_it_is_reported(tmp_path: Path) -> None:
     kept = Trials(tmp_path, Made, print)
     kept.log.begin({}, add=False)
     with pytest.raises(Failed, match="no job ran"):
-        kept.add(ARMS, 1, lambda wanted, _: Made(wanted.experiment, wanted.seed, *wanted.arm), worded)
+        kept.add(ARMS, 1, lambda wanted, _: Made(wanted.experiment, wanted.seed, wanted.arm[0]), worded)
     assert Trials(tmp_path, Made, print).made == made("w1a")
 
 

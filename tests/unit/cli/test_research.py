@@ -152,8 +152,9 @@ def test_a_job_has_one_number_in_schedule_events_and_messages(
     Path("n.swf").write_text("; MaxProcs: 1\n" + "".join(job.format(number) for number in numbers))
     assert cosched("simulate", "n.swf", "--policy", "easy", "--events", "e.jsonl", "--schedule", "s.csv").status == 0
     lines = [json.loads(line) for line in Path("e.jsonl").read_text().splitlines()]
-    for kind, of in (("JobSubmitted", lambda event: event["job"]["id"]), ("JobEnded", lambda event: event["job_id"])):
-        assert [of(line["event"]) for line in lines if line["event"]["type"] == kind] == called
+    events = [line["event"] for line in lines]
+    assert [event["job"]["id"] for event in events if event["type"] == "JobSubmitted"] == called
+    assert [event["job_id"] for event in events if event["type"] == "JobEnded"] == called
     starts = [each for line in lines for each in line["instructions"] if each["type"] == "Start"]
     assert [start["job"]["id"] for start in starts] == called
     schedule = [int(line.split(",")[0]) for line in Path("s.csv").read_text().splitlines()[1:]]

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kit.waiting import BOUND_S
@@ -46,6 +47,7 @@ def test_the_guide_has_every_place_with_its_owner_and_mode() -> None:
     found = set()
     for role in ROLES:
         all_of = made(role)
+        each: Any
         for each in (*all_of.directories, *all_of.files, *all_of.identity):
             found.add((each.path, each.owner, each.mode))
         for account in all_of.accounts:
@@ -113,6 +115,7 @@ def test_what_is_written_has_the_modes_that_are_said(tmp_path: Path, role: str) 
     write(installation, tmp_path)  # a second time changes nothing
     there = {f"/{path.relative_to(tmp_path)}" for path in tmp_path.rglob("*") if path.is_file()}
     assert there == {file.path for file in installation.files}
+    each: Any
     for each in (*installation.directories, *installation.files):
         assert (tmp_path / each.path[1:]).stat().st_mode & 0o7777 == int(each.mode, 8)
 

@@ -16,6 +16,7 @@ from cosched.apps.replicate.claims import Verdict
 from cosched.apps.replicate.papers import Request
 from cosched.apps.replicate.result import Result
 from cosched.errors import BadInput
+from space_scheduler.simulator.host import Outcome
 
 SMALL = Scale(
     loads=(0.4, 1.4),
@@ -59,7 +60,7 @@ def test_both_systems_do_the_same_work() -> None:
     assert rigid.resizes == 0 < adaptive.resizes
 
 
-def _simulated(adaptive: bool) -> setup.Outcome:
+def _simulated(adaptive: bool) -> Outcome:
     return setup.simulated(ADAPTIVE if adaptive else setup.traditional(ADAPTIVE), 3)
 
 

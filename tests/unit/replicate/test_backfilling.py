@@ -17,7 +17,7 @@ from cosched.apps.replicate.papers import Request
 from cosched.apps.replicate.result import Result
 from cosched.workload import catalogue, swf
 from cosched.workload.generators.registry import generate
-from cosched.workload.log import Field, Log
+from cosched.workload.log import Field, Header, Log
 from cosched.workload.rules import prepare
 from cosched.workload.scaling import offered_load
 from cosched.workload.schedule import Schedule
@@ -185,7 +185,7 @@ def machine_that_falls_behind(share: float) -> Schedule:
     rows[:, Field.JOB] = np.arange(count)
     rows[:, Field.SUBMIT_S] = np.arange(count)
     rows[:, Field.RUN_S] = rows[:, Field.PROCS_ALLOCATED] = 1
-    load = prepare(Log(swf.Header({"MaxProcs": "1"}), rows))
+    load = prepare(Log(Header({"MaxProcs": "1"}), rows))
     start_us = load.submit_us + ((1 / share - 1) * load.submit_us).astype(np.int64)
     return Schedule(load, start_us, start_us + load.run_us, np.full(count, -1))
 

@@ -86,7 +86,7 @@ def test_claims_on_a_load_that_is_not_the_papers_are_not_comparable() -> None:
 
 def test_trials_of_another_load_are_made_anew_and_left_out_of_verdicts() -> None:
     policies = {"policies": ARMS["policies"]}
-    made = [trial(*each.arm, 1, 10.0, "policies") for each in plan(policies, 1, [])]
+    made = [trial(each.arm[0], each.arm[1], each.arm[2], 1, 10.0, "policies") for each in plan(policies, 1, [])]
     old = [msgspec.structs.replace(each, ratio=None) for each in made]
     assert [each.arm[2] for each in plan(policies, 0, old)] == ["DIT"] * len(POLICIES)
     both = judged([*old, *made], [{}], {})

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kit.replications import quiet
 
-from cosched.apps.replicate.claims import Verdict
+from cosched.apps.replicate.claims import Predicate, Verdict
 from cosched.apps.replicate.coallocation import cells, claims, judging, replication, setup, shares
 from cosched.apps.replicate.coallocation.runs import Runs
 from cosched.apps.replicate.coallocation.setup import Cell, Measured, Scale, fpfs
@@ -229,7 +229,7 @@ def test_every_table_figure_and_claim_is_there(result: Result) -> None:
     }
     ids = [claim.id for claim in result.claims]
     assert len(ids) == len(set(ids)) == 29
-    predicates = [each for each in vars(claims).values() if isinstance(each, claims.Predicate)]
+    predicates = [each for each in vars(claims).values() if isinstance(each, Predicate)]
     assert {each.id for each in predicates} == set(ids)
 
 

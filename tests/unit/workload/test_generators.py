@@ -313,7 +313,8 @@ def test_lublin03_gap_factor_stretches_points_and_job_types_are_told_apart() -> 
 
 
 def of_program(log: Log, number: int, which: Field) -> Floats:
-    return log.column(which)[log.column(Field.EXECUTABLE) == number]
+    found: Floats = log.column(which)[log.column(Field.EXECUTABLE) == number]
+    return found
 
 
 @pytest.mark.parametrize(("number", "program"), list(enumerate(cisne.PROGRAMS, 1)), ids=lambda each: str(each)[:14])

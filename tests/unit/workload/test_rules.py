@@ -1,5 +1,7 @@
 """From a log's fields to a job: each rule on the line that makes it matter."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from cosched.workload.log import FIELDS, Field, Header, Log
 from cosched.workload.rules import AtLimit, InputRules, NegativeTimes, NeverRan, ProcsFrom, Workload, prepare
 
 
-def log(*jobs: dict[Field, float], procs: int = 8) -> Log:
+def log(*jobs: Mapping[Field, float], procs: int = 8) -> Log:
     rows = np.full((len(jobs), FIELDS), -1.0)
     for i, job in enumerate(jobs):
         usual = {
@@ -18,7 +20,7 @@ def log(*jobs: dict[Field, float], procs: int = 8) -> Log:
             Field.PROCS_ALLOCATED: 2,
             Field.REQUEST_S: 60,
         }
-        for field, value in (usual | job).items():
+        for field, value in {**usual, **job}.items():
             rows[i, field] = value
     return Log(Header({"MaxProcs": str(procs)}), rows, "made.swf")
 

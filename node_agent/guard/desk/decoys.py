@@ -19,6 +19,7 @@ import time
 from functools import partial
 from typing import Any, Final
 
+from cosched.linux import process
 from cosched.linux.cgroups import DECOYS, PERIOD_US, Cgroups
 from node_agent.guard.desk.helpers import end, forked
 
@@ -41,6 +42,7 @@ class Decoys:
         self._cgroups = cgroups
         self._desk = desk
         self._pidfds: list[int] = []
+        self._heralds: list[tuple[int, int]] = []
         self._ceiling_cpus: float | None = None
         self.problem = "" if allowed else "not asked for (cgroup.decoys)"
 
@@ -61,7 +63,16 @@ class Decoys:
             self.problem = f"{error.filename or 'fork'}: {error.strerror}"
 
     def stop(self) -> None:
-        """End them, and remove what was made for them."""
+        """End them, and remove what was made for them.
+
+        A herald leaves the parallel side first: beside an owner who computes, the side has a few hundred-thousandths of
+        a processor, and a process that is killed there needs minutes to exit.
+        """
+        for pid, pidfd in self._heralds:
+            if not process.await_end(pidfd, 0):
+                with contextlib.suppress(OSError):  # it cannot be moved, and ends where it is
+                    self._cgroups.place_at_desk(pid, self._desk, DECOYS)
+        self._heralds = []
         end(self._pidfds)
         if self._pidfds:
             self._cgroups.forget_decoys(self._desk)
@@ -84,6 +95,8 @@ class Decoys:
                 pid, pidfd = forked("cosched-decoy", keep, work, cpu)
                 self._pidfds.append(pidfd)
                 place(pid)
+                if place == self._cgroups.place_herald:
+                    self._heralds.append((pid, pidfd))
         finally:
             for each in ends:
                 os.close(each)

@@ -1,0 +1,171 @@
+"""Changed operators and branches of the core, the launch, the agent and the guard: which tests fail with each.
+
+    ./run campaign mutants [--seed S] [--count N] [--room core] [--processes P] [--results DIR]
+
+Draws N mutants (50) of each room by the seed, with Cosmic Ray's operators, which it installs beside the kept images of
+other campaigns. Each is one change of one line, in a checkout of its own. The pure tests that import the file run first
+(:data:`conftest.QUICK_FOLDERS`, nothing marked slow), those that import it at first hand before others; a mutant that
+they do not catch meets all other tests that import it. Each answer is kept at once in ``DIR/SEED.jsonl``: the same
+command goes on. A table comes last: drawn, caught by pure tests, by any, and the survivors by file and line.
+
+Some mutants change nothing that can be seen (a bound of a search, a pause). Survivors are read, not counted alone.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from queue import Empty, Queue
+from typing import Any, Final
+
+from conftest import QUICK_FOLDERS
+from kit.changed import importers, modules, reached
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+ROOMS: Final = {
+    "core": ("space_scheduler/machine", "space_scheduler/eligibility", "space_scheduler/policy"),
+    "launch": ("space_scheduler/service/launch", "space_scheduler/launch"),
+    "agent": ("node_agent/core", "node_agent/service", "node_agent/policy"),
+    "guard": ("node_agent/guard",),
+}
+_CACHE: Final = Path("/var/cache/cosched-campaign/mutants")
+#: A run of tests that takes longer waits for ever, as the mutant has it.
+_BOUND_S: Final = 900
+PURE, ANY, NONE = "pure", "other", "survived"
+
+
+def cosmic_ray() -> Path:
+    """A Python that has it; made when it is missing."""
+    python = _CACHE / "bin/python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", _CACHE], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "cosmic-ray>=8.7,<9"], check=True)
+    return python
+
+
+def drawn(seed: int, count: int, rooms: list[str]) -> list[dict[str, Any]]:
+    files = {
+        room: sorted(
+            each.relative_to(ROOT).as_posix() for folder in ROOMS[room] for each in (ROOT / folder).rglob("*.py")
+        )
+        for room in rooms
+    }
+    command = [cosmic_ray(), Path(__file__).with_name("_draw_mutants.py"), str(seed), str(count)]
+    said = subprocess.run(command, input=json.dumps(files), text=True, capture_output=True, check=True, cwd=ROOT)
+    return [json.loads(line) for line in said.stdout.splitlines()]
+
+
+def steps(file: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Runs of tests in their order: what catches a mutant then, options, test files."""
+    by = importers(modules())
+    tests = sorted(each for each in reached([file], by) if Path(each).name.startswith("test_"))
+    pure = [each for each in tests if each.split("/")[1] in QUICK_FOLDERS]
+    near = [each for each in pure if each in by[file]]
+    yield PURE, ["--quick"], near
+    yield PURE, ["--quick"], [each for each in pure if each not in near]
+    yield ANY, ["--whole"], tests
+
+
+def judged(checkout: Path, mutant: dict[str, Any]) -> tuple[str, str]:
+    """What caught the mutant (pure, other, survived), and by which test."""
+    path = checkout / mutant["file"]
+    before = path.read_text()
+    path.write_text(mutant["text"])
+    try:
+        for caught, options, files in steps(mutant["file"]):
+            if not files:
+                continue
+            run = [checkout / "run", "test", *options, "-x", "-q", "--no-header", "--tb=no", *files]
+            try:
+                said = subprocess.run(run, cwd=checkout, capture_output=True, text=True, timeout=_BOUND_S, check=False)
+            except subprocess.TimeoutExpired:
+                return caught, f"no end in {_BOUND_S} s"
+            if said.returncode not in (0, 5):
+                lines = [line for line in said.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+                return caught, lines[0].split(" ")[1] if lines else f"exit status {said.returncode}"
+        return NONE, ""
+    finally:
+        path.write_text(before)
+
+
+def checkout_at(place: Path) -> Path:
+    """A clone of this commit with an environment of its own."""
+    subprocess.run(["git", "clone", "--quiet", ROOT, place], check=True)
+    subprocess.run([place / "run", "cosched", "--version"], check=True, stdout=subprocess.DEVNULL)
+    return place
+
+
+def key(mutant: dict[str, Any]) -> str:
+    return f"{mutant['file']}:{mutant['line']} {mutant['operator']}"
+
+
+def table(answers: list[dict[str, Any]]) -> Iterator[str]:
+    yield "| Room | Mutants | Caught by pure tests | By any test |\n|---|---|---|---|"
+    for room in ROOMS:
+        counts = Counter(each["caught"] for each in answers if each["room"] == room)
+        if total := counts.total():
+            pure, other = counts[PURE], counts[PURE] + counts[ANY]
+            yield f"| {room} | {total} | {pure} ({pure / total:.0%}) | {other} ({other / total:.0%}) |"
+    for each in answers:
+        if each["caught"] == NONE:
+            yield f"survived: {key(each)}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="./run campaign mutants", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=50, help="mutants of each room (50)")
+    parser.add_argument("--room", action="append", choices=ROOMS, help="this one alone; more than once: these")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--results", type=Path, default=ROOT / "results/mutants", help="kept for the next time")
+    given = parser.parse_args()
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout[
+        :8
+    ]
+    place = given.results / commit
+    place.mkdir(parents=True, exist_ok=True)
+    log = place / f"{given.seed}.jsonl"
+    known = {each["key"]: each for each in map(json.loads, log.read_text().splitlines() if log.exists() else ())}
+    wanted = drawn(given.seed, given.count, given.room or [*ROOMS])
+    left: Queue[dict[str, Any]] = Queue()
+    for mutant in wanted:
+        if key(mutant) not in known:
+            left.put(mutant)
+    writes = threading.Lock()
+
+    def work(number: int) -> None:
+        checkout = place / f"checkout-{number}"
+        if not checkout.exists():
+            checkout_at(checkout)
+        while True:
+            try:
+                mutant = left.get_nowait()
+            except Empty:
+                return
+            caught, by = judged(checkout, mutant)
+            answer = {
+                "key": key(mutant),
+                "caught": caught,
+                "by": by,
+                **{n: mutant[n] for n in ("room", "file", "line", "operator")},
+            }
+            with writes, log.open("a") as file:
+                file.write(json.dumps(answer) + "\n")
+                known[answer["key"]] = answer
+                print(f"{caught:8} {answer['key']}  {by}", flush=True)
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(given.processes)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    print("\n".join(table([known[key(mutant)] for mutant in wanted])))
+
+
+if __name__ == "__main__":
+    main()

@@ -105,6 +105,18 @@ class GivesUp(Scheduler):
     worker_type = _GivesUp
 
 
+class _SpinsToTheInterval(WorkerCore):
+    def pause_s(self, moment: fx.Moment) -> float | None:
+        over = moment.pass_due_us is not None and moment.pass_due_us <= moment.core_us
+        return 0.0 if over and not self._unwritable else super().pause_s(moment)
+
+
+class SpinsToTheInterval(Scheduler):
+    """The policy's timer is over, the interval between two passes is not: the worker turns until it is. (It was so.)"""
+
+    worker_type = _SpinsToTheInterval
+
+
 class RefusesReports(Scheduler):
     """What the rules have found is refused while the disk is full, as a wish is. (It was so: seed 109.)"""
 
@@ -405,6 +417,7 @@ SCHEDULERS: dict[type[Scheduler], tuple[str, int]] = {
     EarlyStarter: ("", 7),
     ForgetsReports: ("", 24),
     GivesUp: ("", 0),
+    SpinsToTheInterval: ("O17", 7),
     RefusesReports: ("O10", 51),
     LosesLimits: ("P1", 0),
     Hasty: ("P1", 5),

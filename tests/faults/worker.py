@@ -10,12 +10,16 @@ from functools import partial
 from typing import Any
 
 from faults.disk import Disk
+from faults.violation import Violation
 from faults.world import MS, S, Sleeper, World
 from space_scheduler.service.core import worker as fx
 from space_scheduler.service.core.journalled import Opened
 from space_scheduler.service.core.worker import MOST_TOGETHER, Request, Steps, Work, WorkerCore
 from space_scheduler.service.journal.journal import SnapshotRow, packed
 from space_scheduler.service.journal.records import Committed, View
+
+#: What is due at once may be found by one turn, and done by the next.
+_IN_VAIN = 3
 
 
 class Worker:
@@ -49,6 +53,7 @@ class Worker:
         self._loop_us = 0  # when the last was handed out that was
         self._row: SnapshotRow | None = None
         self._packed_us = 0
+        self._vain = 0  # turns in a row in which there was nothing to do, and no pause after them
         self._go_on(rules.publish(), None)
 
     def put(
@@ -70,6 +75,9 @@ class Worker:
     def _wait(self) -> None:
         self._waits = True
         pause_s = 0.0 if self._inbox else self.rules.pause_s(self._moment())
+        self._vain = self._vain + 1 if pause_s == 0 and not self._inbox else 0
+        if self._vain > _IN_VAIN:
+            raise Violation(f"O17: the worker has turned {self._vain} times with nothing to do, and does not pause")
         if pause_s is not None:
             self._wake_in(round(pause_s * S) + 1)
 
@@ -99,6 +107,8 @@ class Worker:
                     after_us += self.world.draw_us(100 * MS, 6 * S)
                 self.world.after(after_us, partial(self._process.do, partial(self._write, steps, effect)))
                 return
+            if not isinstance(effect, fx.Look | fx.Commit):
+                self._vain = 0
             outcome = self._carry_out(effect)
 
     def _write(self, steps: Steps[None], effect: fx.Commit | fx.WriteSnapshot) -> None:

@@ -87,7 +87,9 @@ def test_a_pass_waits_for_its_interval_and_the_timer_asks_for_one(carried: Carri
     assert "Decide" in carried.follow(rules.turn([]))
     carried.now_us = 20_000
     assert "Decide" not in carried.follow(rules.turn([work()]))
-    assert rules.pause_s(fx.Moment(20_000, 0.02, None)) == pytest.approx(0.03)
+    for timer_us in (None, 10_000, 20_000, 40_000):
+        pause_s = rules.pause_s(fx.Moment(20_000, 0.02, timer_us))
+        assert pause_s == pytest.approx(0.03), "the thread sleeps, also where the policy's timer is over"
     carried.now_us = 50_000
     assert "Decide" in carried.follow(rules.turn([]))
     assert rules.pause_s(fx.Moment(50_000, 0.05, None)) is None

@@ -265,9 +265,9 @@ class WorkerCore:
         """How long there is nothing to do, if nothing is posted; None: for ever."""
         if self._unwritable or (self._policy_problem and self._wanted):
             return max(0.0, self._not_before_s - moment.monotonic_s)
+        pass_us = moment.core_us if self._wanted else moment.pass_due_us
         due = (
-            (moment.pass_due_us, _NAP_S),
-            (self._next_us if self._wanted else None, _NAP_S),
+            (None if pass_us is None else max(pass_us, self._next_us), _NAP_S),
             (None if moment.packing else moment.save_us, _LONG_NAP_S),
         )
         pauses_s = (max(0.0, min(nap_s, (at_us - moment.core_us) / 1e6)) for at_us, nap_s in due if at_us is not None)

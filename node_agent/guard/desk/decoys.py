@@ -95,8 +95,7 @@ class Decoys:
                 pid, pidfd = forked("cosched-decoy", keep, work, cpu)
                 self._pidfds.append(pidfd)
                 place(pid)
-                if place == self._cgroups.place_herald:
-                    self._heralds.append((pid, pidfd))
+            self._heralds.append((pid, pidfd))  # the last of them
         finally:
             for each in ends:
                 os.close(each)

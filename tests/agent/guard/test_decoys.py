@@ -10,7 +10,8 @@ import pytest
 from kit.guards import US_PER_S, RealGuard, alive, at_a_desk, desk_of, places
 from kit.waiting import wait_for
 
-from node_agent.guard.desk.decoys import _herald
+from cosched.linux.cgroup_none import CgroupsNone
+from node_agent.guard.desk.decoys import Decoys, _herald
 
 MakeGuard = Callable[..., RealGuard]
 PROCESSORS = len(os.sched_getaffinity(0))
@@ -68,6 +69,23 @@ def test_they_die_with_the_guard(guard: RealGuard) -> None:
     wait_for(lambda: not any(map(alive, them)), "decoys to die with the guard")
     guard.start()
     wait_for(lambda: shown(guard)["processes"] == 3 * PROCESSORS, "the next guard to have its own")
+
+
+def test_heralds_leave_the_parallel_side_before_they_are_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside an owner who computes, a process that is killed in the parallel side needs minutes to exit."""
+    heralds: list[int] = []
+    at_desk: list[tuple[int, bool]] = []
+    cgroups = CgroupsNone("by this test")
+    monkeypatch.setattr(cgroups, "place_herald", heralds.append)
+    monkeypatch.setattr(cgroups, "place_at_desk", lambda pid, *_, **__: at_desk.append((pid, alive(pid))))
+    decoys = Decoys(cgroups, "desk", allowed=True)
+    decoys.keep(0.5)
+    made = [*at_desk, *((pid, True) for pid in heralds)]
+    others = len(at_desk)
+    decoys.stop()
+    assert [os.waitpid(pid, 0)[0] for pid, _ in made] == [pid for pid, _ in made]
+    assert at_desk[others:] == [(pid, True) for pid in heralds]
+    assert len(heralds) == PROCESSORS
 
 
 def test_without_an_owners_group_the_reason_is_told(make_guard: MakeGuard) -> None:

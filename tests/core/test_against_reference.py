@@ -6,6 +6,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.checks import of_each
 from kit.loads import J, loads, story, workload
 from reference import rules
 from reference.world import Job, Rule, World, jobs_of
@@ -73,6 +74,7 @@ def agree(pair: Pair, load: Workload, ties: Ties, at_limit: AtLimit) -> None:
 
 @pytest.mark.parametrize("ties", Ties)
 @pytest.mark.parametrize("pair", PAIRS, ids=names)
+@of_each
 @given(load=loads())
 def test_with_jobs_killed_at_their_limit(pair: Pair, ties: Ties, load: Workload) -> None:
     agree(pair, load, ties, AtLimit.KILL)
@@ -84,6 +86,7 @@ OVERRUNNING = [pair for pair in PAIRS if not pair.select.startswith("conservativ
 
 @pytest.mark.parametrize("ties", Ties)
 @pytest.mark.parametrize("pair", OVERRUNNING, ids=[f"{i}-{p.order}-{p.select}" for i, p in enumerate(OVERRUNNING)])
+@of_each
 @given(load=loads(beyond_limit=True))
 def test_with_jobs_that_run_past_their_estimate(pair: Pair, ties: Ties, load: Workload) -> None:
     agree(pair, load, ties, AtLimit.RUN)

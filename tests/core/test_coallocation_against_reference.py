@@ -30,7 +30,7 @@ from space_scheduler.simulator.host import Outcome, Site
 from space_scheduler.simulator.host import simulate as simulate_core
 
 #: Workloads for each policy: with HYPOTHESIS_PROFILE=campaign thousands.
-SEEDS = max(100, settings().max_examples)
+SEEDS = max(40, 2 * settings().max_examples // 5)
 #: Those of the variants, for each policy.
 FEWER = SEEDS // 4
 

@@ -66,13 +66,13 @@ def changed_since(commit: str) -> list[str]:
     return [line for each in said for line in each.stdout.splitlines()]
 
 
-def tests_for(changed: Collection[str]) -> list[str]:
-    """The test files that have to do with these files, in order."""
-    found = {each for each in reached(changed, importers(modules())) if Path(each).name.startswith("test_")}
+def tests_for(changed: Collection[str], by: Mapping[str, Collection[str]]) -> list[str]:
+    """The test files that have to do with these files, in order. ``by``: file -> the files that import it."""
+    found = {each for each in reached(changed, by) if Path(each).name.startswith("test_")}
     if any(not each.endswith(".py") for each in changed):
         found |= {*_OF_OTHERS}
     return sorted(each for each in found if (ROOT / each).exists())
 
 
 if __name__ == "__main__":
-    sys.stdout.write("\n".join(tests_for(changed_since(sys.argv[1] if sys.argv[1:] else "HEAD"))))
+    sys.stdout.write("\n".join(tests_for(changed_since(*sys.argv[1:] or ["HEAD"]), importers(modules()))))

@@ -18,6 +18,9 @@ from space_scheduler.policy.interface import Plan, Policy, Snapshot
 from space_scheduler.simulator import host
 from space_scheduler.simulator.host import Outcome, Stuck, Ties
 
+#: For what is asked of each policy in turn: a quarter of the examples for each. All together have many times as many.
+of_each = settings(max_examples=max(20, settings().max_examples // 4))
+
 Seen = tuple[int, Event, list[Instruction]]
 
 

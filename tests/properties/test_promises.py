@@ -16,6 +16,7 @@ from kit.checks import (
     fails,
     first_promises_are_kept,
     no_promise_is_moved_later,
+    of_each,
     processors_are_not_over_committed,
     run,
     starts_are_possible,
@@ -40,6 +41,7 @@ ties = st.sampled_from(Ties)
 
 
 @pytest.mark.parametrize("policy", EVERY_POLICY)
+@of_each
 @given(load=loads(), ties=ties)
 def test_no_processor_is_over_committed_and_every_job_ends_once(policy: str, load: Workload, ties: Ties) -> None:
     done = run(load, policy, ties)
@@ -49,6 +51,7 @@ def test_no_processor_is_over_committed_and_every_job_ends_once(policy: str, loa
 
 
 @pytest.mark.parametrize("policy", EVERY_POLICY)
+@of_each
 @given(load=loads(beyond_limit=True), ties=ties, delay_us=st.sampled_from([0, 0, 1, 3, 2_000_000]))
 def test_the_same_where_jobs_overrun_and_launches_take_time(
     policy: str, load: Workload, ties: Ties, delay_us: int

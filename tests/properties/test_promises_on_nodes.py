@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kit.checks import Broken, fails, hold, run
+from kit.checks import Broken, fails, hold, of_each, run
 from kit.drive import policy_named
 from kit.loads import SECOND, J, loads, story, workload
 from kit.mutants import FITS, Mutant
@@ -82,6 +82,7 @@ def same_as_counted(policy: str, load: Workload, sizes: Sequence[int], at_limit:
 
 
 @pytest.mark.parametrize("policy", AS_COUNTED)
+@of_each
 @given(data=st.data(), at_limit=st.sampled_from(AtLimit))
 def test_alike_nodes_are_scheduled_as_counted_processors(policy: str, data: st.DataObject, at_limit: AtLimit) -> None:
     load = data.draw(loads(beyond_limit=at_limit is AtLimit.RUN))
@@ -89,6 +90,7 @@ def test_alike_nodes_are_scheduled_as_counted_processors(policy: str, data: st.D
 
 
 @pytest.mark.parametrize("policy", AS_COUNTED_ON_ONE)
+@of_each
 @given(load=loads())
 def test_one_node_is_scheduled_as_counted_processors(policy: str, load: Workload) -> None:
     same_as_counted(policy, load, [load.procs_total])
@@ -166,6 +168,7 @@ EVERY_POLICY = [*AS_COUNTED, *AS_COUNTED_ON_ONE]
 
 
 @pytest.mark.parametrize("policy", EVERY_POLICY)
+@of_each
 @given(seed=seeds, how=rules)
 def test_no_node_is_over_committed_whatever_happens(policy: str, seed: int, how: MachineRules) -> None:
     nothing_is_over_committed(policy_named(policy), seed, how)
@@ -301,6 +304,7 @@ def test_it_waits_for_the_end_of_the_stream_where_nothing_is_reserved() -> None:
 
 
 @pytest.mark.parametrize("policy", EVERY_POLICY)
+@of_each
 @given(seed=seeds, how=rules)
 def test_when_it_becomes_quiet_everything_ends(policy: str, seed: int, how: MachineRules) -> None:
     """All nodes come back as they were at their largest, held jobs are released, jobs end at their estimates."""

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.checks import of_each
 from kit.drive import Drive, policy_named, said
 from kit.dump import dump
 from kit.mutants import FITS, Idler
@@ -99,6 +100,7 @@ def goes_on_the_same(
 
 @pytest.mark.parametrize("named", [True, False], ids=["named", "counted"])
 @pytest.mark.parametrize("policy", POLICIES)
+@of_each
 @given(seed=seeds, how=rules, at=st.integers(0, 60))
 def test_a_restored_machine_goes_on_as_the_other(
     policy: str, named: bool, seed: int, how: MachineRules, at: int
@@ -231,6 +233,7 @@ def replays_the_same(policy: str, seed: int, how: MachineRules, named: bool, oth
 
 @pytest.mark.parametrize("named", [True, False], ids=["named", "counted"])
 @pytest.mark.parametrize("policy", POLICIES)
+@of_each
 @given(seed=seeds, how=rules, other=st.sampled_from([Raises, DecidesOtherwise]))
 def test_replaying_applies_what_was_decided_and_asks_nobody(
     policy: str, named: bool, seed: int, how: MachineRules, other: type[Raises]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kit import mutants
-from kit.checks import run
+from kit.checks import of_each, run
 from kit.drive import policy_named
 from kit.loads import J, loads, workload
 
@@ -30,6 +30,7 @@ def event_log(load: Workload, policy: Policy, **options: Any) -> bytes:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
+@of_each
 @given(load=loads(beyond_limit=True), ties=st.sampled_from(Ties), delay_us=st.sampled_from([0, 1, 2_000_000]))
 def test_two_runs_give_the_same_event_log(policy: str, load: Workload, ties: Ties, delay_us: int) -> None:
     how = {"ties": ties, "at_limit": AtLimit.RUN, "launch_delay_us": delay_us}

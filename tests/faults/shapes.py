@@ -109,7 +109,8 @@ def told_otherwise(scheduler: "Scheduler", nodes: "Mapping[str, Node]") -> Itera
             if entry.agreed and launch.key not in entry.stale and scheduler.hears(node.name) and node.obeys:
                 attempt = node.core.get(*launch.key)
                 if attempt is None or not attempt.open:
-                    yield share.node, job_id, "nothing of it is there"
+                    if scheduler.rules.book.entry(launch.gang.first).agreed:  # before, its script may have ended
+                        yield share.node, job_id, "nothing of it is there"
                 elif words := _differs(record.job, record.allocation, share, attempt):
                     yield share.node, job_id, words
 

@@ -55,7 +55,7 @@ def drawn(seed: int, count: int, rooms: list[str]) -> list[dict[str, Any]]:
         )
         for room in rooms
     }
-    command = [cosmic_ray(), Path(__file__).with_name("_draw_mutants.py"), str(seed), str(count)]
+    command = [str(cosmic_ray()), str(Path(__file__).with_name("_draw_mutants.py")), str(seed), str(count)]
     said = subprocess.run(command, input=json.dumps(files), text=True, capture_output=True, check=True, cwd=ROOT)
     return [json.loads(line) for line in said.stdout.splitlines()]
 
@@ -80,7 +80,7 @@ def judged(checkout: Path, mutant: dict[str, Any]) -> tuple[str, str]:
         for caught, options, files in steps(mutant["file"]):
             if not files:
                 continue
-            run = [checkout / "run", "test", *options, "-x", "-q", "--no-header", "--tb=no", *files]
+            run = [f"{checkout}/run", "test", *options, "-x", "-q", "--no-header", "--tb=no", *files]
             try:
                 said = subprocess.run(run, cwd=checkout, capture_output=True, text=True, timeout=_BOUND_S, check=False)
             except subprocess.TimeoutExpired:

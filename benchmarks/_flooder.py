@@ -30,7 +30,8 @@ def connected(kind: str, address: str) -> socket.socket:
         where = address
     made.setblocking(False)
     try:
-        with contextlib.suppress(*[BlockingIOError][: kind == "tcp"]):
+        under_way = (BlockingIOError,) if kind == "tcp" else ()
+        with contextlib.suppress(*under_way):
             made.connect(where)
     except OSError:
         made.close()

@@ -30,22 +30,32 @@ def test_stays():
     part.write_text(f"{left.pid} {os.environ['COSCHED_TESTS_RUN']}")
     part.rename("told")
     time.sleep(3600)
+
+if __name__ == "__main__":
+    test_stays()
 """
+_PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_stays.py")
+#: As ``./run bench`` and ``./run campaign`` start their programs.
+_GUARDED = (f"{TESTS}/kit/guarded.py", "test_stays")
 
 
 def test_this_run_is_watched() -> None:
     assert "COSCHED_TESTS_RUN" in os.environ
 
 
-@pytest.mark.parametrize(("number", "workers"), [(signal.SIGKILL, ()), (signal.SIGINT, ("-n", "1"))])
+@pytest.mark.parametrize(
+    ("number", "command"),
+    [(signal.SIGKILL, _PYTEST), (signal.SIGINT, (*_PYTEST, "-n", "1")), (signal.SIGTERM, _GUARDED)],
+    ids=["tests", "workers", "program"],
+)
 def test_processes_that_a_run_has_left_are_ended(
-    tmp_path: Path, number: signal.Signals, workers: tuple[str, ...]
+    tmp_path: Path, number: signal.Signals, command: tuple[str, ...]
 ) -> None:
     (tmp_path / "conftest.py").write_text(_CONFTEST)
     (tmp_path / "test_stays.py").write_text(_STAYS)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *workers, "test_stays.py"]
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(TESTS)}, **quiet) as run:
+    environment = {**os.environ, "PYTHONPATH": f"{TESTS}:{tmp_path}"}
+    with subprocess.Popen([sys.executable, *command], cwd=tmp_path, env=environment, **quiet) as run:
         wait_for((tmp_path / "told").exists, "the test's process")
         left, mark = (tmp_path / "told").read_text().split()
         assert int(left) in set(marked(mark))

@@ -158,7 +158,7 @@ def test_a_campaign_is_found_among_the_tests_and_imports_as_they_do(checkout: Ch
     (checkout.root / "tests/campaigns/rank_kills.py").touch()
     checkout.put_pretender(12, command='echo "$PYTHONPATH: $*"')
     answer = checkout.run("campaign", "rank-kills", "7")
-    assert answer.stdout == f"{checkout.root}/tests: -m campaigns.rank_kills 7\n"
+    assert answer.stdout == f"{checkout.root}/tests: {checkout.root}/tests/kit/guarded.py campaigns.rank_kills 7\n"
     answer = checkout.run("campaign", "kth")
     assert (answer.returncode, answer.stderr) == (2, "run: campaign: no campaign 'kth'; there are: rank_kills \n")
 

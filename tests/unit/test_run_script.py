@@ -47,7 +47,7 @@ question, sys.argv = sys.argv[3], ["-c", *sys.argv[4:]]
 exec(question)
 """
 
-# Pretends to be Python 3.{minor}: `-m venv` copies it into the new environment, `-m pip` only writes the diary.
+# Pretends to be Python 3.{minor}: `-m venv` copies it into the new environment, `-m pip` and `-m compileall` only write the diary.
 PRETENDS = """#!/bin/sh
 echo "$*" >>"{diary}"
 case "$*" in "-m pip"*) {{ env | sort; echo; }} >>"{diary}.environment" ;; esac
@@ -55,6 +55,7 @@ case "$*" in
     -I*) echo "ok {minor} {path}" ;;
     "-m venv"*) mkdir -p "$3/bin" && cp "{path}" "$3/bin/python" ;;
     "-m pip"*) {pip} ;;
+    "-m compileall"*) ;;
     *) {command} ;;
 esac
 """

@@ -47,7 +47,8 @@ question, sys.argv = sys.argv[3], ["-c", *sys.argv[4:]]
 exec(question)
 """
 
-# Pretends to be Python 3.{minor}: `-m venv` copies it into the new environment, `-m pip` and `-m compileall` only write the diary.
+# Pretends to be Python 3.{minor}: `-m venv` copies it into the new environment, `-m pip` and `-m compileall` only write
+# the diary.
 PRETENDS = """#!/bin/sh
 echo "$*" >>"{diary}"
 case "$*" in "-m pip"*) {{ env | sort; echo; }} >>"{diary}.environment" ;; esac

@@ -113,11 +113,17 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput.update({name: getattr(node.config.option, name) for name in ("whole", "slow_until_s")})
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Whether a folder is not even looked at: reading all tests takes a process ten seconds."""
+    of_tests = collection_path.parent == ROOT / "tests" and collection_path.is_dir()
+    return True if config.option.quick and of_tests and collection_path.name not in QUICK_FOLDERS else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     left_out = [item for item in items if not wanted(config, item)]
     if left_out:
         for item in left_out:
-            slow = item.get_closest_marker("slow") and (not config.option.quick or folder_of(item) in QUICK_FOLDERS)
+            slow = item.get_closest_marker("slow") and not config.option.quick
             config.stash[_left_out][f"{folder_of(item)} (slow)" if slow else folder_of(item)] += 1
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if wanted(config, item)]
@@ -263,7 +269,8 @@ def tell_left_out(reporter: pytest.TerminalReporter) -> None:
     option, left_out = reporter.config.option, reporter.config.stash[_left_out]
     counts = ", ".join(f"{folder} {number}" for folder, number in sorted(left_out.items()))
     if option.quick:
-        what = counts or f"all but {', '.join(QUICK_FOLDERS)}, and there what is marked slow"
+        slow = f"what is marked slow{f' ({counts})' if counts else ''}"
+        what = f"all folders but {', '.join(QUICK_FOLDERS)}, and there {slow}"
         reporter.write_line(f"quick: left out: {what}. Properties had 20 examples. All of it: ./run test --whole")
     elif not option.whole:
         reporter.write_line(f"left out: {counts or 'what is marked slow'}. With it: ./run test --whole")

@@ -184,7 +184,7 @@ def lives(path: Path, seed: int) -> None:
     assert found.agrees, str(found.difference)
 
 
-@settings(max_examples=25)
+@settings(max_examples=settings().max_examples // 4)
 @given(seed=st.integers(0, 10**9))
 def test_whatever_the_rules_were_it_goes_on(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     lives(tmp_path_factory.mktemp("rules") / "journal.db", seed)

@@ -292,8 +292,10 @@ class ReshapedMachine(AgentMachine):
                 assert group.resize_order > n, "an older one was obeyed later"
 
 
-ReshapedMachine.TestCase.settings = settings(max_examples=500, stateful_step_count=50, deadline=None)
+HOW = settings(max_examples=5 * settings().max_examples, stateful_step_count=50, deadline=None)
+
+ReshapedMachine.TestCase.settings = HOW
 TestReshapedAgent = ReshapedMachine.TestCase
 
-AgentMachine.TestCase.settings = settings(max_examples=500, stateful_step_count=50, deadline=None)
+AgentMachine.TestCase.settings = HOW
 TestAgent = AgentMachine.TestCase

@@ -145,7 +145,7 @@ async def test_a_live_run_on_shared_nodes_replays_over_a_restart(tmp_path: Path,
     assert paced > 10
 
 
-@settings(max_examples=20)
+@settings(max_examples=settings().max_examples // 5)
 @given(seed=st.integers(0, 10**6), policy=st.sampled_from(["easy", "conservative", "sjbf", "backfill(3)"]))
 def test_whatever_happened_replays(tmp_path_factory: pytest.TempPathFactory, seed: int, policy: str) -> None:
     made = Driven(tmp_path_factory.mktemp("replay") / "journal.db", policy, seed=seed)

@@ -1,5 +1,6 @@
 """Which tests are run for a change: those that import what has changed, at first or second hand."""
 
+import pytest
 from kit import changed
 
 
@@ -9,6 +10,7 @@ def test_importers_are_followed_and_a_circle_ends() -> None:
     assert changed.reached(["unknown"], by) == {"unknown"}
 
 
+@pytest.mark.slow
 def test_changed_files_bring_the_tests_that_import_them_and_pages_those_that_read_pages() -> None:
     by = changed.importers(changed.modules())
     found = changed.tests_for(["cosched/apps/replicate/predictions.py"], by)

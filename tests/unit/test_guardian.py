@@ -43,6 +43,7 @@ def test_this_run_is_watched() -> None:
     assert "COSCHED_TESTS_RUN" in os.environ
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "command"),
     [(signal.SIGKILL, _PYTEST), (signal.SIGINT, (*_PYTEST, "-n", "1")), (signal.SIGTERM, _GUARDED)],

@@ -251,7 +251,7 @@ def test_takes_the_newest_that_works(checkout: Checkout) -> None:
     checkout.put_pretender(11)
     newest = checkout.put_pretender(12)
     answer = checkout.run("test", "-x")
-    assert (answer.returncode, answer.stdout) == (0, "python 3.12 runs: -m pytest -x\n")
+    assert (answer.returncode, answer.stdout) == (0, f"{WHOLE} -x\n")
     assert f"setting up .venv with {newest}" in answer.stderr
 
 
@@ -279,10 +279,11 @@ def test_whole_suite_runs_on_all_cores_and_a_part_of_it_in_one_process(checkout:
     checkout.put_pretender(12)
     assert checkout.run("test", "--system").stdout == f"{WHOLE} --system\n"
     assert checkout.run("test", "--whole", "--system").stdout == f"{WHOLE} --whole --system\n"
-    assert checkout.run("test", "--second-chance=9").stdout == f"{WHOLE} --second-chance=9\n"
+    assert checkout.run("test", "--second-chance=9", "-x").stdout == f"{WHOLE} --second-chance=9 -x\n"
     quick = "python 3.12 runs: -m pytest -n auto --dist loadgroup --quick --system\n"
     assert checkout.run("test", "--quick", "--system").stdout == quick
     assert checkout.run("test", "--system", "tests/unit").stdout == "python 3.12 runs: -m pytest --system tests/unit\n"
+    assert checkout.run("test", "-k", "easy").stdout == "python 3.12 runs: -m pytest -k easy\n"
     assert checkout.run("test", "tests/unit").stdout == "python 3.12 runs: -m pytest tests/unit\n"
 
 

@@ -13,6 +13,8 @@ import pytest
 from kit.second_chance import second_run
 from kit.waiting import BOUND_S, wait_for
 
+pytestmark = pytest.mark.slow  # each starts a pytest of its own
+
 TESTS = Path(__file__).resolve().parents[1]
 
 #: ``first_time()`` is true once for each test; ``here`` is the project's folder.

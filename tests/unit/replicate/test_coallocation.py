@@ -22,6 +22,8 @@ from cosched.model.width import Components
 from space_scheduler.plugins import resolve
 from space_scheduler.simulator.host import begin
 
+pytestmark = pytest.mark.slow
+
 SMALL = Scale(
     lengths=Lengths(precision=0.05, first=3500, most=3500),
     most_fcfs=3500,

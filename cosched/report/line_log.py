@@ -58,10 +58,15 @@ class LineLog:
             raise self._refused(f"cannot be written: {error.strerror}", "a file to write to") from None
 
     def append(self, line: bytes) -> None:
-        """Write a line; it is on disk when this returns."""
+        """Write a line; it is on disk when this returns. Raises :class:`BadInput` where the disk does not take it."""
         assert self._file >= 0, "not claimed"
-        os.write(self._file, line + b"\n")
-        os.fsync(self._file)
+        left = line + b"\n"
+        try:
+            while left:  # a disk that becomes full takes a part
+                left = left[os.write(self._file, left) :]
+            os.fsync(self._file)
+        except OSError as error:
+            raise self._refused(f"cannot be written: {error.strerror}", "a file to write to") from None
 
     def _refused(self, found: str, expected: str) -> BadInput:
         return BadInput(f"{self._option}: {self.path}", found, expected)

@@ -2,11 +2,11 @@
 
     ./run campaign mutants [--seed S] [--count N] [--room core] [--processes P] [--results DIR]
 
-Draws N mutants (50) of each room by the seed, with Cosmic Ray's operators, which it installs beside the kept images of
-other campaigns. Each is one change of one line, in a checkout of its own. The pure tests that import the file run first
-(:data:`conftest.QUICK_FOLDERS`, nothing marked slow), those that import it at first hand before others; a mutant that
-they do not catch meets all other tests that import it. Each answer is kept at once in ``DIR/SEED.jsonl``: the same
-command goes on. A table comes last: drawn, caught by pure tests, by any, and the survivors by file and line.
+Draws N mutants (50) of each room by the seed, with Cosmic Ray's operators, which it installs in DIR. Each is one change
+of one line, in a checkout of its own. The pure tests that import the file run first (:data:`conftest.QUICK_FOLDERS`,
+nothing marked slow), those that import it at first hand before others; a mutant that they do not catch meets all other
+tests that import it. Each answer is kept at once in ``DIR/COMMIT/SEED.jsonl``: the same command goes on. A table comes
+last: drawn, caught by pure tests, by any, and the survivors by file and line.
 
 Some mutants change nothing that can be seen (a bound of a search, a pause). Survivors are read, not counted alone.
 """
@@ -33,29 +33,28 @@ ROOMS: Final = {
     "agent": ("node_agent/core", "node_agent/service", "node_agent/policy"),
     "guard": ("node_agent/guard",),
 }
-_CACHE: Final = Path("/var/cache/cosched-campaign/mutants")
 #: A run of tests that takes longer waits for ever, as the mutant has it.
 _BOUND_S: Final = 900
 PURE, ANY, NONE = "pure", "other", "survived"
 
 
-def cosmic_ray() -> Path:
-    """A Python that has it; made when it is missing."""
-    python = _CACHE / "bin/python"
+def cosmic_ray(place: Path) -> Path:
+    """A Python that has it, in an environment there; made when it is missing."""
+    python = place / "bin/python"
     if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", _CACHE], check=True)
+        subprocess.run([sys.executable, "-m", "venv", place], check=True)
         subprocess.run([python, "-m", "pip", "install", "--quiet", "cosmic-ray>=8.7,<9"], check=True)
     return python
 
 
-def drawn(seed: int, count: int, rooms: list[str]) -> list[dict[str, Any]]:
+def drawn(python: Path, seed: int, count: int, rooms: list[str]) -> list[dict[str, Any]]:
     files = {
         room: sorted(
             each.relative_to(ROOT).as_posix() for folder in ROOMS[room] for each in (ROOT / folder).rglob("*.py")
         )
         for room in rooms
     }
-    command = [str(cosmic_ray()), str(Path(__file__).with_name("_draw_mutants.py")), str(seed), str(count)]
+    command = [str(python), str(Path(__file__).with_name("_draw_mutants.py")), str(seed), str(count)]
     said = subprocess.run(command, input=json.dumps(files), text=True, capture_output=True, check=True, cwd=ROOT)
     return [json.loads(line) for line in said.stdout.splitlines()]
 
@@ -131,7 +130,7 @@ def main() -> None:
     place.mkdir(parents=True, exist_ok=True)
     log = place / f"{given.seed}.jsonl"
     known = {each["key"]: each for each in map(json.loads, log.read_text().splitlines() if log.exists() else ())}
-    wanted = drawn(given.seed, given.count, given.room or [*ROOMS])
+    wanted = drawn(cosmic_ray(given.results / "cosmic-ray"), given.seed, given.count, given.room or [*ROOMS])
     left: Queue[dict[str, Any]] = Queue()
     for mutant in wanted:
         if key(mutant) not in known:

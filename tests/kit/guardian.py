@@ -2,7 +2,8 @@
 
 A run marks its environment, which its workers and all that tests start inherit. The guardian is a process beside it
 that waits for the end of the run's own process. Then it ends what has the mark, with its descendants, and, where no
-other run is under way, takes away the mounts below ``/tmp`` and the control groups that were not there before.
+other run is under way, takes away the mounts below its directories in ``/tmp`` and the control groups that were not
+there before.
 
     python -P guardian.py MARK
 """
@@ -24,6 +25,8 @@ _FILE: Final = Path(__file__).name.encode()
 #: Workers have so long to end by themselves when the run has ended.
 _GRACE_S: Final = 10.0
 _CGROUPS: Final = Path("/sys/fs/cgroup")
+#: Another program may mount something below /tmp meanwhile.
+_OURS: Final = re.compile(r"/tmp/(pytest-of-|cosched-|chaos-|stalling-|alerts-|lab-|hosts\.)")
 #: The name that a test gives a lab: a word and the number of the test's process.
 _OF_PROCESS: Final = re.compile(r"[a-z]+-?([0-9]+)(?:-[0-9]+)?")
 
@@ -64,9 +67,9 @@ def with_descendants(processes: set[int]) -> set[int]:
 
 
 def mounts() -> list[str]:
-    """What is mounted below /tmp, the innermost last."""
+    """What is mounted below the directories that tests, benchmarks and campaigns make in /tmp, the innermost last."""
     places = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    return [place for place in places if place.startswith("/tmp/")]
+    return [place for place in places if _OURS.match(place)]
 
 
 def groups() -> list[Path]:

@@ -107,7 +107,7 @@ def _removed(path: Path) -> bool:
 class ClientByHand(GuardClient):
     """Sends requests that a test has written as they travel, good ones and bad ones: so the wire's form is held."""
 
-    ask: Callable[..., Message]  # a request as a dictionary, of whatever keys
+    ask: Callable[..., Message]  # a request as a dictionary, with any keys
     send: Callable[..., int]
 
     def _encode(self, request: Any, number: int) -> bytes:

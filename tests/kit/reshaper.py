@@ -161,7 +161,7 @@ class ShapedAuthor(Author):
         about = getattr(event, "job_id", None)
         if about is None or isinstance(event, ev.JobCancelled):
             return event
-        return None if isinstance(state.records[about].holding, Starting) else event  # nobody has been told of it
+        return None if isinstance(state.records[about].holding, Starting) else event  # no node has been told of it
 
     def _job(self, state: SchedulerState) -> ev.Event | None:
         event = super()._job(state)

@@ -102,7 +102,7 @@ ENDED_AFTER_THREE_LINES = """
 out=$(mktemp)
 "$@" >"$out" &
 until [ "$(grep -c . "$out")" = 3 ]; do kill -0 $! || exit 9; sleep 0.1; done
-sleep 0.5
+sleep 3 # that it does not end by itself can only be waited for
 kill -9 $! || exit 8
 cat "$out"
 rm "$out"

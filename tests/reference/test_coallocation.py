@@ -102,7 +102,7 @@ def test_a_job_that_no_empty_cluster_is_wide_enough_for_is_refused() -> None:
 @pytest.mark.parametrize(
     ("most", "expected"), [(4, ((1, 6), (2, 3), (3, 3), (4, 3))), (5, ((1, 3), (2, 3), (3, 3), (4, 3), (5, 3)))]
 )
-def test_adaptive_finds_what_balanced_does_not(most: int, expected: object) -> None:
+def test_adaptive_request_fits_where_a_balanced_one_does_not(most: int, expected: object) -> None:
     sizes = (7, 3, 3, 3, 3)
     assert simulate(Clusters(sizes, [job(1, balanced(15, 4), 1)]), JustTheHead()) == {}
     assert simulate(Clusters(sizes, [adaptive(1, 0, 15, most, SECOND)]), JustTheHead()) == {1: (0, expected)}
@@ -191,7 +191,7 @@ def test_an_adaptive_job_does_not_share_clusters_with_itself() -> None:
     ("rule", "expected"),
     [(Easy(), {1: 0, 2: 10, 3: 25, 4: 1}), (Conservative("arrival"), {1: 0, 2: 10, 3: 20, 4: 30})],
 )
-def test_conservative_delays_nobody_where_easy_delays_the_second(
+def test_conservative_delays_no_job_where_easy_delays_the_second(
     rule: Rule[Clusters], expected: dict[int, float]
 ) -> None:
     """Job 3 is to have both clusters at 20; job 4 ends at 25 and is in the way of that one only."""

@@ -93,7 +93,7 @@ async def test_every_fixed_value_has_its_series_from_the_start(service: Running)
 
 
 @pytest.mark.parametrize("presence", [Presence.PRESENT, Presence.UNKNOWN])
-async def test_no_scrape_says_who_is_at_a_desk(service: Running, presence: Presence) -> None:
+async def test_scrape_names_no_user_at_a_desk(service: Running, presence: Presence) -> None:
     """Somebody there, and a desk of which nothing is known, are one and the same: limited."""
     async with service.agent("n1") as agent:
         await agent.say(wire.Heartbeat(Usage(), presence, presence_source="input: tty1 of ada"))

@@ -11,7 +11,7 @@ def test_importers_are_followed_and_a_circle_ends() -> None:
 
 
 @pytest.mark.slow
-def test_changed_files_bring_the_tests_that_import_them_and_pages_those_that_read_pages() -> None:
+def test_changed_files_select_the_tests_that_import_or_read_them() -> None:
     by = changed.importers(changed.modules())
     found = changed.tests_for(["cosched/apps/replicate/predictions.py"], by)
     assert "tests/unit/replicate/test_predictions.py" in found

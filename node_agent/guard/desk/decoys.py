@@ -65,8 +65,8 @@ class Decoys:
     def stop(self) -> None:
         """End them, and remove what was made for them.
 
-        A herald leaves the parallel side first: beside an owner who computes, the side has a few hundred-thousandths of
-        a processor, and a process that is killed there needs minutes to exit.
+        A herald leaves the parallel side first: while the owner's processes compute, that side has a few
+        hundred-thousandths of a processor, and a process that is killed there needs minutes to exit.
         """
         for pid, pidfd in self._heralds:
             if not process.await_end(pidfd, 0):

@@ -72,7 +72,7 @@ def test_they_die_with_the_guard(guard: RealGuard) -> None:
 
 
 def test_heralds_leave_the_parallel_side_before_they_are_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside an owner who computes, a process that is killed in the parallel side needs minutes to exit."""
+    """A process that is killed in the parallel side needs minutes to exit while the owner's processes compute."""
     heralds: list[int] = []
     at_desk: list[tuple[int, bool]] = []
     cgroups = CgroupsNone("by this test")

@@ -149,7 +149,7 @@ def test_a_dedicated_machine_has_no_ceiling_and_no_idle_class(make_guard: Callab
     assert in_kernel(guard) == (None, False, 1024 * MIB)
 
 
-def test_a_memory_limit_below_what_is_used_is_kept_and_said(make_guard: Callable[..., RealGuard]) -> None:
+def test_memory_limit_below_usage_is_kept_and_reported(make_guard: Callable[..., RealGuard]) -> None:
     guard = make_guard()
     guard.prepare(memory_bytes=400 * MIB)
     hold = "import time; b = bytearray(200 << 20); print('holding', len(b), flush=True); time.sleep(1000)"

@@ -164,7 +164,7 @@ def test_more_memory_than_the_jobs_limit_is_the_cause_of_its_end(guard: RealGuar
 HOLDING = "import time; b = bytearray({} << 20); print('holds', flush=True); time.sleep(1000)"
 
 
-def test_where_all_jobs_together_want_too_much_who_said_nothing_of_his_is_ended(
+def test_memory_shortage_of_all_jobs_ends_the_one_without_a_memory_request(
     make_guard: Callable[..., RealGuard],
 ) -> None:
     """Of 256 MiB one job has 150 promised and uses some 140: more than the other gets, which asked for nothing."""

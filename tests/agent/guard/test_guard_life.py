@@ -237,7 +237,7 @@ def test_what_is_not_made_ready_says_why_and_leaves_nothing(
     assert [job for place in places(guard.group) for job in place.glob("job-*")] == []
 
 
-def test_a_guard_of_one_user_takes_nobody_elses_jobs(make_guard: Callable[..., RealGuard]) -> None:
+def test_guard_of_one_user_refuses_jobs_of_other_users(make_guard: Callable[..., RealGuard]) -> None:
     guard = make_guard("none")
     assert guard.refused(guard.preparation(user="root")) == (
         "user",

@@ -341,7 +341,7 @@ def inotify_descriptors(pid: int) -> int:
     return found
 
 
-def test_keys_are_told_to_who_asks_and_to_nobody_after(make_guard: Callable[..., RealGuard]) -> None:
+def test_key_presses_are_reported_to_connections_that_asked_and_no_longer(make_guard: Callable[..., RealGuard]) -> None:
     """At a real pseudo-terminal, made after it was asked; what is typed is in no event."""
     guard = make_guard()
     assert guard.process is not None

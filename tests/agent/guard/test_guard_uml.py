@@ -46,7 +46,7 @@ LONG_TESTS = (
     "test_guard_end.py::test_who_ignores_sigterm_is_killed_after_the_grace[cgroups]",
     "test_guard_end.py::test_a_fork_bomb_is_bounded_and_killed",
     "test_guard_end.py::test_a_job_goes_on_when_its_guard_is_killed_and_the_next_guard_has_it[cgroups]",
-    "test_guard_contract.py::test_a_memory_limit_below_what_is_used_is_kept_and_said",
+    "test_guard_contract.py::test_memory_limit_below_usage_is_kept_and_reported",
     "test_levers.py::test_a_weight_holds_and_is_undone_when_its_time_is_over",
     "test_levers.py::test_a_guard_that_ends_leaves_neutral_levers",
     "test_levers.py::test_the_raised_job_gets_most_of_a_cpu[weight]",

@@ -1,5 +1,6 @@
 """A log of JSON lines has one writer, loses no whole line, and reads no truncated one."""
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,24 @@ def test_writer_that_has_not_read_the_last_lines_is_refused(tmp_path: Path) -> N
     with pytest.raises(BadInput, match="another process writes it now"):
         second.claim()
     assert opened(tmp_path / "log")[1] == [b"1"]
+
+
+def test_file_that_takes_a_part_of_a_line_is_refused_and_the_part_is_cut_off(tmp_path: Path) -> None:
+    log, _ = opened(tmp_path / "log")
+    log.claim()
+    log.append(b"1")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5, hard))
+    try:
+        with pytest.raises(BadInput, match="cannot be written: File too large"):
+            log.append(b"23456789")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (tmp_path / "log").read_bytes() == b"1\n234"
+    log.close()
+    again, lines = opened(tmp_path / "log")
+    again.claim()
+    assert (lines, (tmp_path / "log").read_bytes()) == ([b"1"], b"1\n")
 
 
 def test_line_that_is_refused_is_named_by_its_number(tmp_path: Path) -> None:

@@ -10,11 +10,14 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cosched.apps.lab.joined import joined
+from cosched.wire.api import NodeDoc
 from kit.groups import groups
 from kit.needs import need_namespaces_of, need_root
 from kit.waiting import BOUND_S
@@ -33,6 +36,15 @@ class Bench:
     prefix: tuple[str, ...] = ()
     python: str = sys.executable
     env: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the lab that has the bench's name."""
+        return self.runtime / "labs" / self.name
+
+    def nodes(self) -> list[NodeDoc]:
+        """The nodes as its scheduler has them, without a command that asks."""
+        return joined(self.directory / "api" / "scheduler.sock")
 
     def environment(self) -> dict[str, str]:
         own = {"COSCHED_RUNTIME_DIR": str(self.runtime), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -120,7 +132,8 @@ def bench(prefix: Sequence[str] = (), python: str = sys.executable, owner: int |
     try:
         yield made
     finally:
-        made.call("down", "--all")
+        if any(runtime.glob("labs/*")):
+            made.call("down", "--all")
         shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -146,6 +159,13 @@ def ordinary_user() -> tuple[tuple[str, ...], str, int]:
     """
     if os.geteuid():
         return (), sys.executable, os.geteuid()
+    if found := _of_nobody():
+        return found
+    pytest.skip("needs an interpreter and a checkout that others than root may read (such as /usr/bin/python3)")
+
+
+@cache
+def _of_nobody() -> tuple[tuple[str, ...], str, int] | None:
     nobody = pwd.getpwnam("nobody")
     prefix = ("setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups")
     packages = [path for path in sys.path if path.endswith("-packages")]
@@ -165,4 +185,4 @@ def ordinary_user() -> tuple[tuple[str, ...], str, int]:
             continue
         if tried.returncode == 0:
             return full, python, nobody.pw_uid
-    pytest.skip(f"needs an interpreter and a checkout that others than root may read (such as {system})")
+    return None

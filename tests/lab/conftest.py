@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from kit.command import cosched  # noqa: F401 (a fixture)
 from kit.labs import Bench, bench_of
 
 

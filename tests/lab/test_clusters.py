@@ -1,8 +1,10 @@
 """Labs of several clusters: each a network of its own, with a link between that delays, limits, and can be cut."""
 
 import json
+from pathlib import Path
 
 import pytest
+from kit.command import Call
 from kit.labs import Bench, bench_of
 from kit.waiting import wait_for
 
@@ -85,12 +87,6 @@ def test_a_link_is_cut_between_two_clusters_of_three_and_mended(root_bench: Benc
     assert (unknown.returncode, "c1, c2, c3" in unknown.stderr) == (2, True)
 
 
-def test_a_lab_of_one_cluster_has_no_link(root_bench: Bench) -> None:
-    root_bench.up("--nodes", "1")
-    ended = root_bench.call("cut", "--name", root_bench.name, "c1", "c2")
-    assert (ended.returncode, "it has one cluster" in ended.stderr) == (2, True)
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -104,11 +100,14 @@ def test_a_lab_of_one_cluster_has_no_link(root_bench: Bench) -> None:
         (["--clusters", "1,1", "--rate", "1kbit"], "--rate: 1 kbit/s; expected 64 kbit/s to 10 Gbit/s"),
     ],
 )
-def test_clusters_that_cannot_be_are_refused(root_bench: Bench, options: list[str], words: str) -> None:
-    ended = root_bench.call("up", "--name", root_bench.name, *options)
-    assert ended.returncode == 2
-    assert words in ended.stderr
-    assert root_bench.left() == []
+def test_clusters_that_cannot_be_are_refused(
+    cosched: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], words: str
+) -> None:
+    monkeypatch.setenv("COSCHED_RUNTIME_DIR", str(tmp_path / "run"))
+    ended = cosched("lab", "up", *options)
+    assert ended.status == 2
+    assert words in ended.err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_plain_processes_have_no_clusters(user_bench: Bench) -> None:

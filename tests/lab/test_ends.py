@@ -2,12 +2,10 @@
 
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,13 @@ from kit.labs import ROOT, Bench
 from kit.waiting import BOUND_S, wait_for
 
 Tiered = tuple[Bench, int]
-MOMENTS = 6
+#: How far ``lab up`` has come when it is interrupted: it has told the tier, or this file of the lab's is there.
+STAGES = (
+    ("the tier", signal.SIGINT),
+    ("cluster.yaml", signal.SIGTERM),
+    ("nodes/node1/guard.log", signal.SIGINT),
+    ("nodes/node2/agent.log", signal.SIGTERM),
+)
 
 
 def gone(bench: Bench) -> bool:
@@ -23,24 +27,16 @@ def gone(bench: Bench) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_up_that_is_interrupted_at_any_moment_leaves_nothing(tiered_bench: Tiered, number: signal.Signals) -> None:
+def test_an_up_that_is_interrupted_at_any_of_its_stages_leaves_nothing(tiered_bench: Tiered) -> None:
+    """An interruption is deferred, and asked for between the steps: the stages are all there is."""
     bench, tier = tiered_bench
-    began = time.monotonic()
-    bench.up("--nodes", 2, "--tier", tier)
-    whole_s = time.monotonic() - began
-    bench.down()
-    moments = random.Random(f"{tier} {number}")
-    for turn in range(MOMENTS):
+    for stage, number in STAGES:
         with bench.begun(
             "up", "--name", bench.name, "--nodes", 2, "--tier", tier, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         ) as making:  # fmt: skip
             assert making.stdout is not None
-            if turn == 0:
-                said = making.stdout.readline()  # the tier is known: it is being made
-            else:
-                said = ""
-                time.sleep(moments.uniform(0, whole_s))  # any moment is as good as another
+            said = making.stdout.readline()
+            wait_for((bench.directory / stage).exists if "." in stage else lambda: True, stage)
             making.send_signal(number)
             said += making.communicate(timeout=BOUND_S)[0]
         if "is up: " in said:  # it was too late
@@ -48,17 +44,13 @@ def test_an_up_that_is_interrupted_at_any_moment_leaves_nothing(tiered_bench: Ti
         assert bench.left() == []
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=["half made", "up"])
-def test_a_lab_whose_maker_is_killed_cleans_up(tiered_bench: Tiered, whole: bool) -> None:
+@pytest.mark.parametrize("tiered_bench", ["tier 1", "tier 3"], indirect=True)
+def test_a_lab_whose_maker_is_killed_cleans_up(tiered_bench: Tiered) -> None:
     bench, tier = tiered_bench
     making = bench.begun("up", "--name", bench.name, "--nodes", 2, "--tier", tier, stdout=subprocess.PIPE)
     with making:
         assert making.stdout is not None
         making.stdout.readline()  # the tier is known, the holder waits for the plan or works on it
-        if whole:
-            making.wait(BOUND_S)
-            assert json.loads(bench.done("status", "--json", "--name", bench.name))["state"] == "up"
-            return
         making.kill()
     wait_for(lambda: not [left for left in bench.left() if left.startswith("process")], "the holder to end", 30)
     told = json.loads(bench.done("status", "--json", "--name", bench.name))
@@ -67,7 +59,9 @@ def test_a_lab_whose_maker_is_killed_cleans_up(tiered_bench: Tiered, whole: bool
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("after", ["status", "up", "down"])
+@pytest.mark.parametrize(
+    ("tiered_bench", "after"), [("tier 1", "up"), ("tier 2", "status"), ("tier 3", "down")], indirect=["tiered_bench"]
+)
 def test_a_holder_that_is_killed_takes_all_with_it_and_any_command_cleans_up(tiered_bench: Tiered, after: str) -> None:
     bench, tier = tiered_bench
     bench.up("--nodes", 2, "--tier", tier)
@@ -75,25 +69,38 @@ def test_a_holder_that_is_killed_takes_all_with_it_and_any_command_cleans_up(tie
     with bench.running("node1", "sh", "-c", "(setsid sleep 606 &) ; echo here; sleep 606") as running:
         assert running.stdout.readline() == "here\n"
         os.kill(holder, signal.SIGKILL)
-    ended = bench.done(after, "--name", bench.name, *(("--nodes", 2) if after == "up" else ()))
+    ended = bench.done(after, "--name", bench.name, *(("--nodes", 1) if after == "up" else ()))
     if after == "up":
         assert "had crashed" in ended
         bench.down()
     else:
         assert "had crashed; what it left is removed" in ended
     wait_for(lambda: gone(bench), f"nothing to be left, was {bench.left()}")
-    assert bench.left() == []
 
 
-def test_down_ends_what_ignores_every_signal(tiered_bench: Tiered) -> None:
+@pytest.mark.slow
+def test_lab_outlives_up_sees_the_user_at_a_desk_and_down_ends_what_ignores_every_signal(tiered_bench: Tiered) -> None:
+    """Not in tier 3: all nodes have the same terminals there, so that a user is at each."""
     bench, tier = tiered_bench
-    bench.up("--nodes", 1, "--tier", tier)
+    line = bench.up("--nodes", 2 if tier < 3 else 1, "--users", "50%" if tier < 3 else 0, "--tier", tier).splitlines()[
+        0
+    ]
+    assert bench.done("status").splitlines()[0] == line
+
+    def presence() -> list[str]:
+        return [node.desk for node in bench.nodes()]
+
+    if tier < 3:
+        wait_for(lambda: presence() == ["present", "away"], "the user at node1 and none at node2")
     stubborn = "import os, signal, time; [signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)]; print('deaf', flush=True); os.setsid() if os.fork() == 0 else 0; time.sleep(607)"  # noqa: E501
     with bench.running("node1", bench.python, "-c", stubborn) as running:
         assert running.stdout.readline() == "deaf\n"
-        bench.down()
+        first, *_, last = bench.down().splitlines()
+        assert (first, last) == (line, f"lab {bench.name} is down")
         running.wait(BOUND_S)
         assert bench.left() == []
+    assert bench.down() == f"lab {bench.name} was not up\n"
+    assert json.loads(bench.done("status", "--json", "--name", bench.name))["state"] == "down"
 
 
 @pytest.mark.slow
@@ -134,7 +141,7 @@ def test_a_checkout_under_tmp_with_spaces_in_its_path_works(root_bench: Bench) -
     checkout = root_bench.runtime.parent / "a checkout with spaces"
     checkout.mkdir()
     for room in ("cosched", "node_agent", "space_scheduler", "local_load"):
-        shutil.copytree(ROOT / room, checkout / room, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / room, checkout / room)
     root_bench.env["PYTHONPATH"] = str(checkout)
     root_bench.up("--nodes", 1, "--users", 1, cwd=checkout)
     where = "import cosched; print(cosched.__file__)"
@@ -147,16 +154,3 @@ def test_a_checkout_under_tmp_with_spaces_in_its_path_works(root_bench: Bench) -
     ]
     told = json.loads(root_bench.done("status", "--json"))
     assert told["nodes"][0]["services"] == {"guard": "running", "agent": "running", "user": "running"}
-
-
-@pytest.mark.slow
-def test_the_user_at_a_desk_is_seen_as_present(tiered_bench: Tiered) -> None:
-    bench, tier = tiered_bench
-    if tier == 3:
-        pytest.skip("in tier 3 all nodes have the same terminals")
-    bench.up("--nodes", 2, "--users", "50%", "--tier", tier)
-
-    def presence() -> list[str]:
-        return [node["presence"] for node in json.loads(bench.done("status", "--json"))["nodes"]]
-
-    wait_for(lambda: presence() == ["present", "away"], f"somebody at node1 and nobody at node2, was {presence()}", 30)

@@ -45,12 +45,11 @@ def two_nodes(request: pytest.FixtureRequest) -> Iterator[Tiered]:
         assert bench.left() == []
 
 
-def test_lab_commands_print_the_tier_and_leave_nothing(tiered_bench: Tiered) -> None:
-    bench, tier = tiered_bench
-    line = bench.up("--nodes", 2, "--tier", tier).splitlines()[0]
+def test_lab_commands_print_the_tier(two_nodes: Tiered) -> None:
+    bench, tier = two_nodes
+    line = bench.done("status").splitlines()[0]
     assert line.startswith(f"lab {bench.name}: tier {tier}, ")
     assert ("; not tier " in line) == (tier > 1)
-    assert bench.done("status").splitlines()[0] == line
     ran = bench.call("run", "node1", "--", "true")
     assert (ran.stdout, ran.stderr.splitlines()[0]) == ("", line)
     told = json.loads(bench.done("status", "--json"))
@@ -58,23 +57,16 @@ def test_lab_commands_print_the_tier_and_leave_nothing(tiered_bench: Tiered) -> 
     assert [(node["name"], node["state"]) for node in told["nodes"]] == [(name, "up") for name in NODES]
     assert all(node["services"] == {"guard": "running", "agent": "running"} for node in told["nodes"])
     assert told["scheduler"] == {"scheduler": "running"}
-    first, *_, last = bench.down().splitlines()
-    assert first == line
-    assert last == f"lab {bench.name} is down"
-    assert bench.left() == []
-    assert bench.down() == f"lab {bench.name} was not up\n"
-    assert json.loads(bench.done("status", "--json", "--name", bench.name))["state"] == "down"
 
 
-@pytest.mark.parametrize("tiered_bench", ["tier 1", "tier 3"], indirect=True)
-def test_a_policy_of_ones_own_decides(tiered_bench: Tiered, tmp_path: Path) -> None:
-    """Where its directory is mounted for the scheduler, and where an ordinary user runs the lab."""
-    bench, tier = tiered_bench
+def test_a_policy_of_ones_own_decides(namespaced_user_bench: Bench, tmp_path: Path) -> None:
+    """Its directory is seen by the scheduler, in a namespace of its own, in a lab of an ordinary user."""
+    bench = namespaced_user_bench
     for place in (tmp_path, *tmp_path.parents[:3]):
         place.chmod(place.stat().st_mode | 0o055)  # the lab may be an ordinary user's
     shutil.copy(EXAMPLES / "least_work.py", tmp_path)
     (tmp_path / "job.sh").write_text("#!/bin/sh\nexit 7\n")
-    bench.up("--nodes", 1, "--tier", tier, "--policy", "least_work:LeastWorkFirst", cwd=tmp_path)
+    bench.up("--nodes", 1, "--policy", "least_work:LeastWorkFirst", cwd=tmp_path)
     submit = [*bench.prefix, bench.python, "-P", "-m", "cosched.apps.cli.main", "submit", "--lab", bench.name]
     job = [*submit, "--wait", "--output", "/dev/null", str(tmp_path / "job.sh")]
     ended = subprocess.run(job, env=bench.environment(), cwd="/", capture_output=True, text=True, check=False)
@@ -170,18 +162,28 @@ def read_until(master: int, mark: bytes) -> bytes:
     return seen
 
 
-def test_kept_directory_is_seen_and_another_is_reported_as_not_seen(root_bench: Bench, tmp_path: Path) -> None:
-    kept, other = tmp_path / "with a space", tmp_path / "other"
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bench, Path]]:
+    """A lab of root's with limits of memory, and a directory that its nodes see too."""
+    kept = tmp_path_factory.mktemp("places") / "with a space"
     kept.mkdir()
+    with bench_of(1) as bench:
+        bench.up("--nodes", 2, "--cpus", 2, "--mem", "256MiB", "--keep", kept)
+        yield bench, kept
+
+
+@pytest.mark.xdist_group("limited lab")
+def test_kept_directory_is_seen_and_another_is_reported_as_not_seen(limited: tuple[Bench, Path]) -> None:
+    bench, kept = limited
+    other = kept.with_name("other")
     other.mkdir()
     (kept / "file").write_text("seen\n")
-    root_bench.up("--nodes", 1, "--keep", kept)
-    ran = root_bench.run("node1", "pwd", cwd=other)
+    ran = bench.run("node1", "pwd", cwd=other)
     assert ran.returncode == 0
     assert ran.stdout.strip() != str(other)
     assert f"{other} is not to be seen on node1" in ran.stderr
-    assert root_bench.run("node1", "cat", "file", cwd=kept).stdout == "seen\n"
-    assert root_bench.output("node1", "ls", tmp_path).splitlines() == [kept.name]
+    assert bench.run("node1", "cat", "file", cwd=kept).stdout == "seen\n"
+    assert bench.output("node1", "ls", kept.parent).splitlines() == [kept.name]
 
 
 @pytest.fixture
@@ -272,11 +274,12 @@ def test_the_scheduler_is_found_from_a_desk(separated: Bench) -> None:
     assert [node["name"] for node in json.loads(told)["nodes"]] == list(NODES)
 
 
-def test_desk_command_over_the_cgroups_memory_limit_is_killed_alone(root_bench: Bench) -> None:
-    root_bench.up("--nodes", 2, "--cpus", 2, "--mem", "256MiB")
-    lines = root_bench.output("node2", "cat", "/proc/self/cgroup").splitlines()
+@pytest.mark.xdist_group("limited lab")
+def test_desk_command_over_the_cgroups_memory_limit_is_killed_alone(limited: tuple[Bench, Path]) -> None:
+    bench, _ = limited
+    lines = bench.output("node2", "cat", "/proc/self/cgroup").splitlines()
     places = {line.split(":")[1]: line.split(":")[2] for line in lines}
-    group = f"/cosched-lab/{root_bench.name}/node2"
+    group = f"/cosched-lab/{bench.name}/node2"
     if places.get(""):  # version 2, in whole or beside version 1
         places.setdefault("memory", places[""])
         places.setdefault("cpu", places[""])
@@ -285,37 +288,47 @@ def test_desk_command_over_the_cgroups_memory_limit_is_killed_alone(root_bench: 
     files = ("memory.limit_in_bytes", "memory.max")
     limits = [path.read_text().strip() for file in files for path in groups(f"**{group}/{file}")]
     assert limits == [str(256 << 20)]
-    eater = root_bench.run("node1", root_bench.python, "-c", "x = bytearray(400 << 20); print(len(x))")
+    eater = bench.run("node1", bench.python, "-c", "x = bytearray(400 << 20); print(len(x))")
     assert eater.returncode == 128 + signal.SIGKILL
-    services = json.loads(root_bench.done("status", "--json"))["nodes"][0]["services"]
+    services = json.loads(bench.done("status", "--json"))["nodes"][0]["services"]
     assert services == {"guard": "running", "agent": "running"}
-    assert root_bench.output("node1", "hostname") == "node1\n"
+    assert bench.output("node1", "hostname") == "node1\n"
 
 
 def test_a_capped_node_has_its_part_its_user_asks_for_less_and_its_agent_is_outside(root_bench: Bench) -> None:
-    root_bench.up("--nodes", 4, "--cpus", 1, "--cap", "--users", 1, "--mem", "256MiB")
+    root_bench.up("--nodes", 4, "--cpus", 1, "--cap", "--users", 2, "--mem", "256MiB")
     lab = f"**/cosched-lab/{root_bench.name}"
     part = min(1.0, 0.85 * (os.cpu_count() or 1) / 4)
     (cap,) = {each for node in NODES if (each := cgroups.ceiling_cpus(cgroups.path(root_bench.name, node))) is not None}
     assert cap == pytest.approx(part, 0.01)
     assert pids(f"{lab}/agents/system/cgroup.procs")
     assert not pids(f"{lab}/node*/system/cgroup.procs")
-    user = json.loads((root_bench.runtime / "labs" / root_bench.name / "nodes/node1/user.json").read_text())
+    users = [json.loads(file.read_text()) for file in sorted(root_bench.directory.glob("nodes/*/user.json"))]
+    assert {each["name"] for each in users} == {"xwindows", "internet"}  # of all desks: no kind was asked for
+    user = users[0]
     whole = find(user["name"])
     assert user["cpu_share"] == pytest.approx(whole.cpu_share * part)
     assert user["typing"]["work_s"] == pytest.approx(whole.typing.work_s * part)
 
 
-def test_tier_3_takes_no_job_over_several_nodes_and_says_what_to_do(user_bench: Bench) -> None:
-    user_bench.up("--nodes", 2, "--tier", 3)
-    script = user_bench.runtime.parent / "job.sh"
+@pytest.mark.parametrize("two_nodes", [pytest.param("tier 3", marks=of_tier(3))], indirect=True)
+def test_tier_3_takes_no_job_over_several_nodes_and_says_what_to_do(two_nodes: Tiered) -> None:
+    bench, _ = two_nodes
+    script = bench.runtime.parent / "job.sh"
     script.write_text("#!/bin/sh\n")
+    submit = [*bench.prefix, bench.python, "-P", "-m", "cosched.apps.cli.main", "submit", "--lab", bench.name]
     ended = subprocess.run(
-        [*user_bench.prefix, user_bench.python, "-P", "-m", "cosched.apps.cli.main", "submit", "-n", "2", script],
-        env=user_bench.environment(), cwd="/", capture_output=True, text=True, timeout=BOUND_S, check=False,
+        [*submit, "-n", "2", script],
+        env=bench.environment(), cwd="/", capture_output=True, text=True, timeout=BOUND_S, check=False,
     )  # fmt: skip
     assert ended.returncode != 0
     assert "tier 3" in ended.stderr
+
+
+@pytest.mark.parametrize("two_nodes", [pytest.param("tier 1", marks=of_tier(1))], indirect=True)
+def test_a_lab_of_one_cluster_has_no_link(separated: Bench) -> None:
+    ended = separated.call("cut", "--name", separated.name, "c1", "c2")
+    assert (ended.returncode, "it has one cluster" in ended.stderr) == (2, True)
 
 
 def test_in_python_a_lab_is_a_context(root_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

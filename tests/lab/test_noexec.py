@@ -75,20 +75,15 @@ def cosched(bench: Bench, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, env=bench.environment(), cwd="/", capture_output=True, text=True, check=False)
 
 
-def test_job_runs_in_lab_whose_directory_is_noexec(noexec_bench: NoexecBench) -> None:
+def test_job_runs_in_lab_whose_directory_is_noexec_and_a_killed_holder_leaves_no_mount(
+    noexec_bench: NoexecBench,
+) -> None:
     bench = noexec_bench
     script = bench.runtime.parent / "job.sh"
     script.write_text(SCRIPT)
     bench.up("--nodes", 2)
     ran = cosched(bench, "submit", "-n", "2", "--wait", "--output", "/dev/null", str(script))
     assert ran.returncode == 0, (ran.stdout, ran.stderr)
-    bench.down()
-    assert bench.left() == []
-
-
-def test_killed_holder_of_noexec_lab_leaves_no_mount(noexec_bench: NoexecBench) -> None:
-    bench = noexec_bench
-    bench.up("--nodes", 2)
     holder = json.loads(bench.done("status", "--json", "--name", bench.name))["holder"]
     os.kill(holder, signal.SIGKILL)
     bench.down()

@@ -24,7 +24,7 @@ def test_users_come_and_go_by_a_trace_hold_what_the_contract_leaves_and_talk_to_
     bench.up("--nodes", 2, "--users", 2, "--mem", "300MiB", "--user-profile", "internet", "--presence", trace)
 
     def presence() -> list[str]:
-        return [node["presence"] for node in json.loads(bench.done("status", "--json"))["nodes"]]
+        return [node.desk for node in bench.nodes()]
 
     def metric(name: str, node: str = "node2") -> float:
         address = f"http://10.77.0.{node[-1]}:{USER_PORT}/metrics"
@@ -50,17 +50,6 @@ def test_users_come_and_go_by_a_trace_hold_what_the_contract_leaves_and_talk_to_
     wait_for(lambda: metric("network_bytes_total") > 1000, "messages")
     connections = bench.output("head", "cat", "/proc/net/tcp")
     assert f"{PEER_PORT:04X}" in connections
-
-
-def test_a_mixture_is_seated_unless_one_kind_is_asked_for(user_bench: Bench) -> None:
-    bench = user_bench
-    bench.up("--nodes", 3, "--users", 2, "--tier", 3, "--mem", "64MiB")
-    kinds = {
-        json.loads(Path(bench.runtime, "labs", bench.name, "nodes", node, "user.json").read_text())["name"]
-        for node in ("node1", "node2")
-    }
-    assert kinds == {"xwindows", "internet"}
-    assert not Path(bench.runtime, "labs", bench.name, "nodes", "node3", "user.json").exists()
 
 
 def test_a_user_or_a_trace_that_cannot_be_is_refused_before_anything_is_made(root_bench: Bench, tmp_path: Path) -> None:

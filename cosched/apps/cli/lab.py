@@ -10,7 +10,6 @@ from typing import Any
 import click
 import msgspec
 
-from cosched.apps.cli.page import show
 from cosched.apps.cli.shared.values import one_of, read_by
 from cosched.apps.cli.shared.verb import Answer, says
 from cosched.apps.lab.commands import CannotRun, Command, at_terminal, attached, terminal_size
@@ -142,6 +141,8 @@ def up(
     )
     click.echo(msgspec.json.encode(status(lab.name)) if as_json else _welcome(lab))
     if page:
+        from cosched.apps.cli.page import show  # noqa: PLC0415 (only for this option)
+
         with lab.client() as client:
             show(client)
 

@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from cosched.apps.lab import control, link, state, tiers
 from cosched.apps.lab.commands import Command
 from cosched.apps.lab.interrupt import deferred, like_ctrl_c
-from cosched.apps.lab.joined import joined
 from cosched.apps.lab.plan import HEAD, USER_PORT, Settings, python
 from cosched.client import places
-from cosched.client.client import Client
-from cosched.client.transport import Transport
 from cosched.errors import BadInput, Failed, NoAnswer, nearest
-from cosched.monitoring.rendering import Site
-from cosched.wire.api import NodeDoc
+
+if TYPE_CHECKING:  # half of what a command at a desk would import
+    from cosched.client.client import Client
+    from cosched.monitoring.rendering import Site
+    from cosched.wire.api import NodeDoc
 
 DEFAULT_NAME: Final = "lab"
 
@@ -141,8 +141,11 @@ class Lab:
         """End it and all that runs in it; nothing is left."""
         take_down(self.name)
 
-    def client(self) -> Client:
+    def client(self) -> "Client":
         """A client of its scheduler."""
+        from cosched.client.client import Client  # noqa: PLC0415
+        from cosched.client.transport import Transport  # noqa: PLC0415
+
         return Client(Transport(str(self.socket)))
 
     def start(
@@ -197,8 +200,10 @@ class Lab:
                 found.setdefault(node["cluster"], []).append(node["name"])
         return found
 
-    def site(self) -> Site:
+    def site(self) -> "Site":
         """What a Prometheus on the lab's head scrapes: the scheduler, and each desk's user (not in tier 3)."""
+        from cosched.monitoring.rendering import Site  # noqa: PLC0415
+
         seated = [node for node in self.state["nodes"] if node["user"] and self.tier < 3]
         return Site(
             scheduler=f"{self.state['scheduler_address']}:{self.state['scheduler_port']}",
@@ -300,6 +305,8 @@ def status(name: str) -> dict[str, Any]:
         if stands == "crashed":
             take_down(name)
         return {"name": name, "state": stands, "nodes": []}
+    from cosched.apps.lab.joined import joined  # noqa: PLC0415
+
     directory = places.lab_dir(name)
     found = state.read(directory)
     lab = Lab(name)

@@ -1,6 +1,5 @@
 """Which extra of the distribution a missing module belongs to: a desk's installation has none of them."""
 
-import importlib.metadata
 import re
 from contextlib import suppress
 from typing import Final
@@ -25,6 +24,8 @@ def advice(module: str) -> str:
 
 def _extras() -> dict[str, set[str]]:
     """The packages of each extra, as this installation's metadata have them."""
+    import importlib.metadata  # noqa: PLC0415 (a third of what every command would import)
+
     found: dict[str, set[str]] = {}
     with suppress(importlib.metadata.PackageNotFoundError):
         for matched in filter(None, map(_IN_EXTRA.match, importlib.metadata.requires(DISTRIBUTION) or [])):

@@ -1,7 +1,9 @@
 """A real guard on directories and cgroups of its own, and everything it started gone when the test ends."""
 
+import atexit
 import contextlib
 import errno
+import functools
 import json
 import os
 import pwd
@@ -86,6 +88,36 @@ def at_a_desk(guard: "RealGuard") -> Iterator["RealGuard"]:
         (top / desk_of(guard)).rmdir()
 
 
+def lever_of(group: str) -> tuple[int, bool]:
+    """A group's weight in percent of that of all jobs, and its idle flag, by the kernel's files."""
+    for place in places(group):
+        for name, normal in (("cpu.shares", 1024), ("cpu.weight", 100)):
+            if (place / name).exists():
+                idle = (place / "cpu.idle").read_text() == "1\n"
+                return (100 if idle else int((place / name).read_text()) * 100 // normal), idle
+    raise AssertionError(f"{group} has no weights")
+
+
+@functools.cache
+def readable_guard() -> Path:
+    """The guard's modules where any user may read them, compiled once; gone when this process ends."""
+    place = Path(tempfile.mkdtemp(prefix="cosched-lib-"))
+    atexit.register(_remove_from, os.getpid(), place)
+    for room in ("node_agent", "cosched/linux"):
+        shutil.copytree(ROOT / room, place / room, ignore=lambda *_: {"__pycache__"})
+    for file in ("__init__", "admission"):
+        shutil.copy(ROOT / f"cosched/{file}.py", place / "cosched")
+    subprocess.run([SYSTEM_PYTHON, "-m", "compileall", "-qq", place], check=True)
+    place.chmod(0o755)
+    return place
+
+
+def _remove_from(pid: int, place: Path) -> None:
+    """Remove a directory, unless this is a child that the process has forked."""
+    if os.getpid() == pid:
+        shutil.rmtree(place, ignore_errors=True)
+
+
 def alive(pid: int) -> bool:
     """Whether a process runs (a zombie doesn't)."""
     try:
@@ -145,11 +177,7 @@ class RealGuard:
         for name, section in config.items():
             self.config[name].update(section)
         os.chown(self.work, self.account.pw_uid, self.account.pw_gid)
-        if kind == "none":  # readable for the user, wherever this checkout is
-            for room in ("node_agent", "cosched/linux"):
-                shutil.copytree(ROOT / room, self.directory / "lib" / room, ignore=lambda *_: {"__pycache__"})
-            for file in ("__init__", "admission"):
-                shutil.copy(ROOT / f"cosched/{file}.py", self.directory / "lib/cosched")
+        if kind == "none":
             os.chown(self.directory, self.account.pw_uid, self.account.pw_gid)
 
     # --- the process --------------------------------------------------------------------------------------------------
@@ -169,7 +197,7 @@ class RealGuard:
             account = self.account
             command = [
                 *("setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"),
-                *("env", f"PYTHONPATH={self.directory}/lib", "PYTHONDONTWRITEBYTECODE=1", SYSTEM_PYTHON),
+                *("env", f"PYTHONPATH={readable_guard()}", "PYTHONDONTWRITEBYTECODE=1", SYSTEM_PYTHON),
             ]
         else:
             command = [sys.executable, "-I"]

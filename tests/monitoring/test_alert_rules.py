@@ -129,6 +129,7 @@ CASES = {
         "20m",
         {},
         "One event in a hundred takes 5s until it is journalled or decided.",
+        step="1m",
     ),
     "CoschedQueueStuck": Case(
         queue("3x200", "0x200", "7x200") | nodes(up=1, draining=0, closed=3),
@@ -136,6 +137,7 @@ CASES = {
         "30m",
         {},
         "3 jobs wait, none holds a node, and none was started in the last quarter of an hour.",
+        step="1m",
     ),
     "CoschedAgentLost": Case(
         {series("cosched_node_state", state="lost", **DESK): "0x4 1x60"},
@@ -276,15 +278,6 @@ def test_a_scheduler_that_is_not_scraped_at_all_is_down_too(tmp_path: Path) -> N
     assert promtool(tmp_path, [told_at("6m", {}, {"CoschedSchedulerDown": [expected]})]) == ""
 
 
-def recorded(name: str, given: dict[str, str], at: str, value: float) -> dict[str, Any]:
-    return {
-        "input_series": [{"series": each, "values": values} for each, values in given.items()],
-        "promql_expr_test": [
-            {"expr": f"round(sum({name}), 0.001)", "eval_time": at, "exp_samples": [{"labels": "{}", "value": value}]}
-        ],
-    }
-
-
 def test_what_is_recorded_is_what_its_name_says(tmp_path: Path) -> None:
     http = {
         series("cosched_http_requests_total", route="/v1/jobs", method="GET", code="200"): "0+3x100",
@@ -295,7 +288,7 @@ def test_what_is_recorded_is_what_its_name_says(tmp_path: Path) -> None:
         series("cosched_job_bounded_slowdown_sum"): "0+30x400",
         series("cosched_job_bounded_slowdown_count"): "0+10x400",
     }
-    expected = {
+    expected: dict[str, tuple[dict[str, str], str, float]] = {
         recordings.COMMIT_P99.name: (slow("cosched_journal_commit_seconds", "0+90x100", "0+100x100"), "10m", 5.0),
         recordings.PASS_P99.name: (slow("cosched_pass_duration_seconds", "0+100x100", "0+100x100"), "10m", 0.248),
         recordings.HTTP_P99.name: (slow("cosched_http_request_duration_seconds", "0+9x99", "0+9x99"), "10m", 0.248),
@@ -306,7 +299,20 @@ def test_what_is_recorded_is_what_its_name_says(tmp_path: Path) -> None:
         **{each.name: (woken("0+80x400", "0+100x400"), "90m", 0.2) for each in recordings.LATE.values()},
     }
     assert set(expected) == {each.name for each in recordings.ALL}
-    assert promtool(tmp_path, [recorded(name, *case) for name, case in expected.items()]) == ""
+    given = {each: values for case, _, _ in expected.values() for each, values in case.items()}
+    asked = [
+        {
+            "expr": f"round(sum({name}), 0.001)",
+            "eval_time": at,
+            "exp_samples": [{"labels": "{}", "value": value}],
+        }
+        for name, (_, at, value) in expected.items()
+    ]
+    test = {
+        "input_series": [{"series": each, "values": values} for each, values in given.items()],
+        "promql_expr_test": asked,
+    }
+    assert promtool(tmp_path, [test], "1m") == ""
 
 
 @pytest.mark.parametrize("faster", [1.0, 20.0, 360.0, 1000.0])
@@ -327,4 +333,4 @@ def test_queue_of_a_lab_that_is_closed_is_not_stuck(tmp_path: Path) -> None:
         told_at("30m", waits | nodes(up=0, draining=0, closed=2, lost=1), {"CoschedQueueStuck": []}),
         told_at("30m", waits | nodes(up=0, draining=0, closed=0, drained=3), expected),
     ]
-    assert promtool(tmp_path, tests) == ""
+    assert promtool(tmp_path, tests, CASES["CoschedQueueStuck"].step) == ""

@@ -1,5 +1,6 @@
 """cgroup v1 and v2 behind one interface, as this machine has them; v2 in a kernel of its own too (test_guard_uml)."""
 
+import contextlib
 import os
 import select
 import signal
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 from kit.groups import parallel_side, removed
-from kit.guards import MIB, alive, places
+from kit.guards import MIB, alive, lever_of, places
 from kit.needs import trouble_with_namespaces
 from kit.waiting import BOUND_S, wait_for
 
@@ -22,7 +23,7 @@ from cosched.install.units import PLACE
 from cosched.linux import cgroup_find, cgroups, check
 from cosched.linux.cgroup_v1 import CgroupsV1
 from cosched.linux.cgroup_v2 import CgroupsV2
-from cosched.linux.cgroups import PROBE, YES, Cgroups, NoCgroups
+from cosched.linux.cgroups import HERALD, PROBE, YES, Cgroups, NoCgroups
 from cosched.linux.process import US_PER_S
 from cosched.linux.weights import NONE
 from node_agent.guard.base.settings import Contract
@@ -152,16 +153,23 @@ def test_too_much_memory_is_an_oom_kill(groups: Cgroups) -> None:
 
 def test_processes_are_bounded(groups: Cgroups) -> None:
     groups.create(NAME, None, 5)
+    reader, writer = os.pipe()
 
-    def bomb() -> None:
-        while True:
+    def multiply() -> None:
+        for _ in range(10):
             try:
-                os.fork()
+                if os.fork() == 0:
+                    sleep()
             except OSError:
-                time.sleep(0.01)
+                os.write(writer, b"x")
+                sleep()
+        os.write(writer, b"y")
 
-    inside(groups, bomb)
-    wait_for(lambda: len(groups.procs(NAME)) == 5, "five processes")
+    inside(groups, multiply)
+    assert os.read(reader, 1) == b"x"
+    assert len(groups.procs(NAME)) == 5
+    os.close(reader)
+    os.close(writer)
 
 
 def test_signals_reach_all_or_one_process_group(groups: Cgroups) -> None:
@@ -312,6 +320,54 @@ def test_frozen_group_of_a_killed_check_is_removed_by_the_next_one(side: str, gr
     assert check.found(node_settings(side, private_tmp=False), groups)["job kill"] == YES
     assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
     assert groups.names() == []
+
+
+def test_frozen_group_does_nothing_until_it_is_thawed(groups: Cgroups) -> None:
+    groups.create(NAME, None, 50)
+    reader, writer = os.pipe2(os.O_NONBLOCK)
+
+    def write() -> None:
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                os.write(writer, b"x")
+
+    inside(groups, write)
+    with select.epoll() as epoll:
+        epoll.register(reader, select.EPOLLIN)
+        assert epoll.poll(BOUND_S)
+        wait_for(lambda: groups.freeze(NAME, frozen=True), "the group to stand still")
+        while epoll.poll(0):
+            os.read(reader, 1 << 16)
+        assert not epoll.poll(0.05)
+        assert groups.freeze(NAME, frozen=False)
+        assert epoll.poll(BOUND_S)
+    os.close(reader)
+    os.close(writer)
+
+
+def test_weight_and_idle_class_are_set_and_taken_back(groups: Cgroups, side: str) -> None:
+    groups.create(NAME, None, 50)
+    for percent, idle in ((1000, False), (100, True), (1000, False), (100, False)):
+        groups.weigh(NAME, percent, idle=idle)
+        assert lever_of(f"{side}/{NAME}") == (percent, idle)
+
+
+def test_herald_is_in_a_group_beside_the_jobs_which_goes_with_it(groups: Cgroups, side: str) -> None:
+    child = subprocess.Popen(["sleep", "1000"])
+    try:
+        groups.place_herald(child.pid)
+        (group,) = (place for place in places(f"{side}/{HERALD}") if (place / "cgroup.procs").exists())
+        assert (group / "cgroup.procs").read_text() == f"{child.pid}\n"
+        assert lever_of(f"{side}/{HERALD}") > (1000, False)
+    finally:
+        child.kill()
+        child.wait()
+
+    def gone() -> bool:
+        groups.forget_decoys("cosched-test-none")
+        return not places(f"{side}/{HERALD}")
+
+    wait_for(gone, "the group to be removed")
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from kit.guards import RealGuard, places
+from kit.guards import RealGuard, lever_of
 from kit.waiting import wait_for
 
 from cosched.linux import files
@@ -21,17 +20,7 @@ NEUTRAL = (100, False)
 
 def lever(guard: RealGuard, job: int) -> tuple[int, bool]:
     """A job's weight in percent and its idle flag, by the kernel's files."""
-    for place in places(guard.group):
-        group = Path(place) / f"job-{job}.1"
-        if (group / "cpu.shares").exists():
-            weight = int(files.read(f"{group}/cpu.shares")) * 100 // 1024
-        elif (group / "cpu.weight").exists():
-            weight = int(files.read(f"{group}/cpu.weight"))
-        else:
-            continue
-        idle = files.read(f"{group}/cpu.idle").strip() == "1"
-        return (100 if idle else weight), idle
-    raise AssertionError(f"job {job} has no group with weights in {guard.group}")
+    return lever_of(f"{guard.group}/job-{job}.1")
 
 
 def two_jobs(guard: RealGuard) -> None:

@@ -6,7 +6,7 @@ The same input gives the same bytes: no dates, fixed identifiers.
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,26 +35,19 @@ _STRETCHES = (
 
 def figure(draw: Callable[["Axes"], None], stem: Path, size_in: tuple[float, float] = (8.0, 4.5)) -> list[Path]:
     """Draw on one pair of axes and save as ``stem.png`` and ``stem.svg``."""
-    pyplot = _pyplot(stem)
-    with pyplot.rc_context({"svg.hashsalt": "cosched", "font.size": 10, "axes.spines.top": False}):
-        fig, axes = pyplot.subplots(figsize=size_in, layout="constrained")
-        draw(axes)
+    try:
+        from matplotlib import rc_context  # noqa: PLC0415 (an extra: heavy, and only for this)
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError:
+        raise BadInput(str(stem), "plots need the package matplotlib", "the extra 'results' to be installed") from None
+    with rc_context({"svg.hashsalt": "cosched", "font.size": 10, "axes.spines.top": False}):
+        fig = Figure(figsize=size_in, layout="constrained")
+        draw(fig.subplots())
         paths = [stem.with_name(stem.name + ending) for ending in (".png", ".svg")]
         fig.savefig(paths[0], dpi=130, metadata={"Software": None})
+        fig.set_layout_engine("none")  # it is laid out: what is left of each side is the same in both files
         fig.savefig(paths[1], metadata={"Date": None, "Creator": None})
-        pyplot.close(fig)
     return paths
-
-
-def _pyplot(where: Path) -> Any:
-    try:
-        import matplotlib  # noqa: PLC0415 (an extra: heavy, and only for this)
-    except ImportError:
-        raise BadInput(str(where), "plots need the package matplotlib", "the extra 'results' to be installed") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot  # noqa: PLC0415
-
-    return pyplot
 
 
 def all_plots(schedules: dict[str, Schedule], directory: Path) -> list[Path]:

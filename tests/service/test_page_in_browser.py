@@ -74,12 +74,12 @@ async def filled(cluster: Cluster) -> AsyncIterator[tuple[Running, dict[str, Age
 
 
 @asynccontextmanager
-async def shown(browser: Chromium, cluster: Cluster, *, dark: bool = False, csp: bool = True) -> AsyncIterator[Shown]:
+async def shown(browser: Chromium, cluster: Cluster, *, csp: bool = True) -> AsyncIterator[Shown]:
     """The page of such a service, drawn."""
     async with filled(cluster) as (service, agents, ids):
         with PageProxy(Transport(str(cluster.socket))) as proxy:
             async with browser.tab() as tab:
-                await tab.looks(dark=dark)
+                await tab.looks()
                 await tab.call("Page.setBypassCSP", enabled=not csp)
                 await opened(service, proxy, tab)
                 yield Shown(service, proxy, tab, agents, *ids)
@@ -111,13 +111,17 @@ def rows(section: str) -> str:
 
 
 async def test_page_of_a_running_service(browser: Chromium, cluster: Cluster) -> None:
-    """What changes neither the browser nor the jobs that the next looks at, on one page."""
+    """On one page: first what leaves browser and jobs as they are, then what changes the theme, then what ends jobs."""
     async with shown(browser, cluster) as page:
         await page_shows_the_live_state_and_asks_this_service_alone(page)
         await names_stay_text_and_a_story_tells_a_failure(page)
         await keys_lead_through_the_chart_and_the_focus_stays(page)
         await job_beyond_the_queue_that_is_sent_is_not_next(page)
         await long_reason_breaks_no_other_word(page)
+        await story_opened_before_the_one_before_it_has_told_its_end_is_told(page)
+        await theme_is_the_systems_until_it_is_chosen_and_all_fits_on_a_phone(page)
+        await focus_stays_on_a_row_when_the_one_before_it_goes(page)
+        await story_follows_steps_that_come_while_it_is_asked_for(page)
 
 
 async def page_shows_the_live_state_and_asks_this_service_alone(page: Shown) -> None:
@@ -217,66 +221,61 @@ async def long_reason_breaks_no_other_word(page: Shown) -> None:
     assert set(lines) == {1}
 
 
-async def test_the_focus_stays_on_a_row_when_the_one_before_it_goes(browser: Chromium, cluster: Cluster) -> None:
-    async with shown(browser, cluster) as page:
-        tab = page.tab
-        button = f"document.querySelector('#queue button.job[data-job=\"{page.waits + 1}\"]')"
-        await tab.js(f"{button}.focus()")
-        await tab.js(f"self.blurred = 0; {button}.addEventListener('blur', () => (self.blurred += 1))")
-        await page.service.post(f"/v1/jobs/{page.waits}/cancel")
-        await tab.until(f"({rows('queue')}).length === 1")
-        assert await tab.js(f"document.activeElement === {button}")
-        assert await tab.js("self.blurred") == 0
+async def focus_stays_on_a_row_when_the_one_before_it_goes(page: Shown) -> None:
+    tab = page.tab
+    button = f"document.querySelector('#queue button.job[data-job=\"{page.waits + 1}\"]')"
+    await tab.js(f"{button}.focus()")
+    await tab.js(f"self.blurred = 0; {button}.addEventListener('blur', () => (self.blurred += 1))")
+    await page.service.post(f"/v1/jobs/{page.waits}/cancel")
+    await tab.until(f"!({rows('queue')}).some((text) => text.trim().startsWith('{page.waits} '))")
+    assert await tab.js(f"document.activeElement === {button}")
+    assert await tab.js("self.blurred") == 0
 
 
-async def test_a_story_follows_steps_that_come_while_it_is_asked_for(browser: Chromium, cluster: Cluster) -> None:
-    async with shown(browser, cluster) as page:
-        tab, job_id = page.tab, page.waits + 1
-        await tab.js(
-            "self.letGo = []; self.asked = 0; const ask = self.fetch.bind(self);"
-            "self.fetch = async (...given) => { self.asked += 1; const found = await ask(...given);"
-            " await new Promise((done) => self.letGo.push(done)); return found; }; 0"
-        )
-        await tab.js(f"document.querySelector('#mine button.job[data-job=\"{job_id}\"]').click()")
-        await tab.until("self.letGo.length === 1")
-        await page.service.post(f"/v1/jobs/{job_id}/cancel")
-        await tab.until(f"({rows('ended')}).some((text) => text.startsWith('{job_id} '))")
-        await tab.js("self.letGo.pop()()")
-        await tab.until("self.letGo.length === 1")
-        await tab.js("self.letGo.pop()()")
-        await tab.until("document.querySelector('#story-body .why')?.innerText.startsWith('cancelled')")
-        assert await tab.js("self.asked") == 2, "and no more often"
+async def story_follows_steps_that_come_while_it_is_asked_for(page: Shown) -> None:
+    tab, job_id = page.tab, page.waits + 1
+    await tab.js(
+        "self.letGo = []; self.asked = 0; const ask = self.fetch.bind(self);"
+        "self.fetch = async (...given) => { self.asked += 1; const found = await ask(...given);"
+        " await new Promise((done) => self.letGo.push(done)); return found; }; 0"
+    )
+    await tab.js(f"document.querySelector('#mine button.job[data-job=\"{job_id}\"]').click()")
+    await tab.until("self.letGo.length === 1")
+    await page.service.post(f"/v1/jobs/{job_id}/cancel")
+    await tab.until(f"({rows('ended')}).some((text) => text.startsWith('{job_id} '))")
+    await tab.js("self.letGo.pop()()")
+    await tab.until("self.letGo.length === 1")
+    await tab.js("self.letGo.pop()()")
+    await tab.until("document.querySelector('#story-body .why')?.innerText.startsWith('cancelled')")
+    assert await tab.js("self.asked") == 2, "and no more often"
 
 
-async def test_a_story_opened_before_the_one_before_it_has_told_its_end_is_told(
-    browser: Chromium, cluster: Cluster
-) -> None:
-    async with shown(browser, cluster) as page:
-        tab = page.tab
-        click = "document.querySelector('#mine button.job[data-job=\"{}\"]').click();"
-        close = "document.getElementById('story-close').click();"
-        await tab.js(f"{click.format(page.runs)} {close} {click.format(page.failed)} 0")
-        await tab.until("!!document.querySelector('#story-body pre')")
+async def story_opened_before_the_one_before_it_has_told_its_end_is_told(page: Shown) -> None:
+    tab = page.tab
+    click = "document.querySelector('#mine button.job[data-job=\"{}\"]').click();"
+    close = "document.getElementById('story-close').click();"
+    await tab.js(f"{click.format(page.runs)} {close} {click.format(page.failed)} 0")
+    await tab.until("!!document.querySelector('#story-body pre')")
+    await tab.js(close)
 
 
-async def test_the_theme_is_the_systems_until_it_is_chosen_and_all_fits_on_a_phone(
-    browser: Chromium, cluster: Cluster
-) -> None:
-    async with shown(browser, cluster, dark=True) as page:
-        tab = page.tab
-        ground = "getComputedStyle(document.body).backgroundColor"
-        dark = await tab.js(ground)
-        await tab.js("document.getElementById('theme').click()")
-        assert await tab.js("document.getElementById('theme').innerText") == "Theme: light"
-        light = await tab.js(ground)
-        assert light != dark
-        await opened(page.service, page.proxy, tab)
-        assert await tab.js(ground) == light, "it is kept"
-        small = "[...document.querySelectorAll('button')].filter((each) => each.offsetHeight && each.offsetHeight < 24)"
-        for width in (360, 768, 1024):
-            await tab.looks(width=width)
-            assert await tab.js("document.documentElement.scrollWidth") <= width
-            assert await tab.js(f"{small}.length") == 0
+async def theme_is_the_systems_until_it_is_chosen_and_all_fits_on_a_phone(page: Shown) -> None:
+    tab = page.tab
+    await tab.looks(dark=True)
+    ground = "getComputedStyle(document.body).backgroundColor"
+    dark = await tab.js(ground)
+    await tab.js("document.getElementById('theme').click()")
+    assert await tab.js("document.getElementById('theme').innerText") == "Theme: light"
+    light = await tab.js(ground)
+    assert light != dark
+    await opened(page.service, page.proxy, tab)
+    assert await tab.js(ground) == light, "it is kept"
+    small = "[...document.querySelectorAll('button')].filter((each) => each.offsetHeight && each.offsetHeight < 24)"
+    for width in (360, 768, 1024):
+        await tab.looks(width=width)
+        assert await tab.js("document.documentElement.scrollWidth") <= width
+        assert await tab.js(f"{small}.length") == 0
+    await tab.looks()
 
 
 async def test_used_links_and_ended_visits_say_what_to_do(browser: Chromium, cluster: Cluster) -> None:

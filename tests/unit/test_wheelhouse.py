@@ -19,6 +19,9 @@ LOCK = (ROOT / "lock" / "requirements.txt").read_text()
 BOUND_S = 300.0
 MOST_MB = 60
 
+#: In one process: all share one wheelhouse, and one environment made from it.
+pytestmark = pytest.mark.xdist_group("wheelhouse")
+
 
 def _loaded() -> ModuleType:
     spec = importlib.util.spec_from_file_location("wheelhouse", ROOT / "lock" / "wheelhouse.py")

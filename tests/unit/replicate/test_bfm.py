@@ -1,6 +1,7 @@
 """The replication of Utrera et al. 2005: its setting as the paper has it, what is measured, claims that can fail."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -17,9 +18,9 @@ from cosched.apps.replicate.claims import Claim, Verdict
 from cosched.apps.replicate.papers import Request
 from cosched.apps.replicate.result import Result
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bfm")]  # one result for all
 
-SMALL = Scale(seeds=3, reading_seeds=2, long_seeds=2, jobs=40, long_jobs=120, rigid=(0.0, 0.5))
+SMALL = Scale(seeds=2, reading_seeds=1, long_seeds=1, jobs=40, long_jobs=60, rigid=(0.0, 0.5))
 CLAIM_KEYS = {"id", "text", "verdict", "ours", "paper", "interval", "predicate", "note", "readings"}
 
 
@@ -244,7 +245,7 @@ def test_every_policy_class_and_load_is_in_the_figures(result: Result) -> None:
         rows = [(row["jobs"], row["load"], row["policy"]) for row in result.tables[name].as_dicts()]
         assert rows == [(kind, load, policy) for kind in claims.CLASSES for load in setup.LOADS for policy in POLICIES]
         assert {f"{name}-long", f"{name}-short"} <= set(result.plots)
-        assert len(result.tables[f"{name}-120-jobs"].rows) == len(rows)
+        assert len(result.tables[f"{name}-60-jobs"].rows) == len(rows)
     responses, waits, executions = (result.tables[f"figure{n}"].as_dicts() for n in (3, 5, 4))
     for response, wait, execution in zip(responses, waits, executions, strict=True):
         assert response["mean"] == pytest.approx(wait["mean"] + execution["mean"])
@@ -309,10 +310,8 @@ def test_figures_can_be_drawn(result: Result) -> None:
 
 
 def test_the_result_as_json_and_as_files(result: Result, tmp_path: Path) -> None:
-    manifest = results.write(result, tmp_path / "out")
+    manifest = results.write(replace(result, plots={"gains": result.plots["gains"]}), tmp_path / "out")
     assert {"claims.json", "readings.csv", "gains.png"} <= {each.name for each in manifest.outputs}
     told = json.loads(results.as_json(results.document(result)))
     assert all(set(claim) == CLAIM_KEYS for claim in told["claims"])
-    assert told["configuration"]["scale"]["seeds"] == 3
-    again = replication.replicate_at(SMALL, Request(paper="bfm", workers=2), quiet)
-    assert results.as_json(results.document(again)) == results.as_json(results.document(result))
+    assert told["configuration"]["scale"]["seeds"] == 2

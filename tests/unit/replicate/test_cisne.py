@@ -1,6 +1,7 @@
 """The replication of the CISNE paper, at a small scale: its setting as the paper has it, its result's forms."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ SMALL = Scale(2, (0.1, 0.2), 2)
 @pytest.fixture(scope="module")
 def result() -> Iterator[Result]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(setup, "JOBS", 16)
+        patch.setattr(setup, "workload", partial(setup.workload, jobs=16))
         yield replication.replicate_at(SMALL, Request(paper="cisne", workers=1), quiet)
 
 

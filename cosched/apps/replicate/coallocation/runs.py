@@ -42,10 +42,13 @@ class Together:
     def explained(self, cell: Cell, value: Callable[[Kind], int]) -> Floats:
         """The part of the variance of response times that lies between jobs of different values, in each batch.
 
-        Corrected for the number of values (epsilon squared), since more of them explain more by chance.
+        Corrected for the number of values (epsilon squared), since more of them explain more by chance. Undefined where
+        there are too few jobs.
         """
         run = self._found[cell]
         size = (self._end - self._begin) // BATCHES
+        if size < 1:
+            return np.array([np.nan])
         first = self._end - size * BATCHES
         of_value = np.array([value(kind) for kind in run.kinds])
         masks = [of_value == each for each in np.unique(of_value)]

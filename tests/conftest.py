@@ -8,7 +8,6 @@ import difflib
 import os
 import shutil
 import signal
-import time
 import zlib
 from collections import Counter
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from kit import guardian
 from space_scheduler.machine import blame
 from space_scheduler.service.core.journalled import JournalledCore
 
-pytest_plugins = ("kit.second_chance",)
+pytest_plugins = ("kit.crashed_workers",)
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -72,6 +71,8 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default")
 
 #: What --quick runs: everything that starts no lab, no agent and no MPI, without the tests marked ``slow``.
 QUICK_FOLDERS = ("client", "core", "properties", "scenarios", "service", "unit")
+#: Groups that would be the end of a whole run, with other processors idle, if they did not begin first.
+_LONGEST_GROUPS = ("live", "faults", "hosts")
 _left_out = pytest.StashKey[Counter[str]]()
 
 
@@ -80,19 +81,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--whole", action="store_true", help="also what is marked slow; so is it where tests are chosen")
     parser.addoption("--system", action="store_true", help="a missing system package is an error instead of a skip")
     parser.addoption("--long", action="store_true", help="also the tests that take minutes")
-    parser.addoption(
-        "--within",
-        type=float,
-        metavar="MINUTES",
-        help="begin none of what is marked slow after so long: it is skipped by name",
-    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_left_out] = Counter()
     option = config.option
     if (told := getattr(config, "workerinput", None)) is not None:
-        option.whole, option.slow_until_s = told["whole"], told["slow_until_s"]
+        option.whole = told["whole"]
     else:
         for path in (argument.partition("::")[0] for argument in config.args):
             if not (config.invocation_params.dir / path).exists():  # with workers, pytest would say nothing of it
@@ -100,7 +95,6 @@ def pytest_configure(config: pytest.Config) -> None:
         chosen = option.keyword or option.markexpr or config.args_source is config.ArgsSource.ARGS
         option.whole = bool(option.whole or option.long or chosen)
         guardian.watch()
-        option.slow_until_s = None if option.within is None else time.monotonic() + 60 * option.within
         if option.system:
             config.pluginmanager.register(FailuresAtOnce(config))
     if config.getoption("--quick") and "HYPOTHESIS_PROFILE" not in os.environ:
@@ -110,7 +104,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """A worker is to be started: it is told what follows from the options, not from its own arguments."""
-    node.workerinput.update({name: getattr(node.config.option, name) for name in ("whole", "slow_until_s")})
+    node.workerinput["whole"] = node.config.option.whole
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -149,15 +143,17 @@ class FailuresAtOnce:
 
 
 def _begins(item: pytest.Item) -> tuple[int, int]:
-    """Who must run one by one in a group begins first, then what is not slow; what time may not be left for is last.
+    """Groups whose tests run one by one for minutes begin first, then what is slow, other groups among it.
 
     Files come in a mixed order, the same each time: those of one folder wait alike, or compute alike, and side by side
     would leave processors idle, or want twice as many as there are.
     """
-    if item.get_closest_marker("xdist_group"):
-        return 0, 0
+    group = item.get_closest_marker("xdist_group")
+    if group is not None:
+        name = str(group.args[0])
+        return 0 if name in _LONGEST_GROUPS else 1, zlib.crc32(name.encode())
     file = item.path.relative_to(ROOT).as_posix()
-    return 2 if item.get_closest_marker("slow") else 1, zlib.crc32(file.encode())
+    return 1 if item.get_closest_marker("slow") else 2, zlib.crc32(file.encode())
 
 
 def wanted(config: pytest.Config, item: pytest.Item) -> bool:
@@ -192,9 +188,6 @@ def _raised(_attempt: object, _known: object, _new: object, error: Exception) ->
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("long") and not item.config.getoption("--long"):
         pytest.skip("takes minutes: asked for with --long")
-    until_s = item.config.option.slow_until_s
-    if until_s is not None and item.get_closest_marker("slow") and time.monotonic() > until_s:
-        pytest.skip(f"no time was left for it: it is slow, and its turn came after {item.config.option.within:g} min")
     for marker in item.iter_markers("xdist_group"):
         if hasattr(item.config, "workerinput") and not item.nodeid.endswith(f"@{marker.args[0]}"):
             pytest.fail(f"not kept in one process with its group {marker.args[0]}: see why pytest is pinned")
@@ -293,11 +286,11 @@ def tell_oracle(reporter: pytest.TerminalReporter) -> None:
     # a file that could not be collected has a report without properties
     counts = Counter(
         outcome
-        for outcome in ("passed", "unsteady", "failed", "error", "skipped")
+        for outcome in ("passed", "failed", "error", "skipped")
         for report in reporter.stats.get(outcome, [])
         if ("oracle", True) in map(tuple, getattr(report, "user_properties", ()))
     )
-    checked = f"{counts['passed'] + counts['unsteady']} tests agree, {counts['failed'] + counts['error']} do not"
+    checked = f"{counts['passed']} tests agree, {counts['failed'] + counts['error']} do not"
     if counts.total() == 0:
         reporter.write_line("oracle: not asked, none of its tests was selected")
     elif counts.total() == counts["skipped"]:

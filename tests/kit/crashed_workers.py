@@ -5,9 +5,16 @@ crash its next worker too, hands work to workers that have not collected yet, an
 which it does not begin before it has another (pytest-xdist's issues 1189, 1323, 1327, 1371).
 """
 
+import contextlib
 from typing import Any
 
+import pytest
 from xdist.scheduler import LoadGroupScheduling
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "CrashSafeScheduling | None":
+    return CrashSafeScheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 class CrashSafeScheduling(LoadGroupScheduling):  # type: ignore[misc]  # xdist is not typed
@@ -21,6 +28,10 @@ class CrashSafeScheduling(LoadGroupScheduling):  # type: ignore[misc]  # xdist i
         for other in self.assigned_work:
             self._reschedule(other)
         return left[0][1] if left else None
+
+    def _assign_work_unit(self, node: Any) -> None:
+        with contextlib.suppress(OSError):  # it has crashed just now: `remove_node` follows, and finds what is assigned
+            super()._assign_work_unit(node)
 
     def _reschedule(self, node: Any) -> None:
         if node not in self.registered_collections:

@@ -35,7 +35,7 @@ TOOLS = (
     "nproc",
 )
 #: What runs the whole suite.
-WHOLE = f"python 3.12 runs: -m pytest -n {2 * len(os.sched_getaffinity(0))} --dist loadgroup"
+WHOLE = f"python 3.12 runs: -m pytest -n {3 * len(os.sched_getaffinity(0))} --dist loadgroup --no-loadscope-reorder"
 
 # Answers the script's question about an interpreter as this machine's own Python does, with facts changed.
 ASKED = """#!{python} -I
@@ -279,7 +279,7 @@ def test_whole_suite_runs_on_all_cores_and_a_part_of_it_in_one_process(checkout:
     checkout.put_pretender(12)
     assert checkout.run("test", "--system").stdout == f"{WHOLE} --system\n"
     assert checkout.run("test", "--whole", "--system").stdout == f"{WHOLE} --whole --system\n"
-    assert checkout.run("test", "--second-chance=9", "-x").stdout == f"{WHOLE} --second-chance=9 -x\n"
+    assert checkout.run("test", "--durations=9", "-x").stdout == f"{WHOLE} --durations=9 -x\n"
     quick = "python 3.12 runs: -m pytest -n auto --dist loadgroup --quick --system\n"
     assert checkout.run("test", "--quick", "--system").stdout == quick
     assert checkout.run("test", "--system", "tests/unit").stdout == "python 3.12 runs: -m pytest --system tests/unit\n"

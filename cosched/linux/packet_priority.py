@@ -7,7 +7,6 @@ stays with the group until the group goes, and holds for sockets that are open a
 import ctypes
 import errno
 import os
-import platform
 import struct
 from typing import Final
 
@@ -76,8 +75,8 @@ def _program(priority: int) -> bytes:
 
 
 def _bpf(call: int, attributes: bytes, group: str) -> int:
-    number = _CALLS.get(platform.machine())
+    number = _CALLS.get(os.uname().machine)
     if number is None:
-        raise OSError(errno.ENOSYS, f"bpf(2) has no known number on {platform.machine()}", group)
+        raise OSError(errno.ENOSYS, f"bpf(2) has no known number on {os.uname().machine}", group)
     told = ctypes.create_string_buffer(attributes.ljust(_ATTR_BYTES, b"\0"), _ATTR_BYTES)
     return checked(_libc.syscall(number, call, told, _ATTR_BYTES), group)

@@ -4,7 +4,6 @@ import contextlib
 import ctypes
 import errno
 import os
-import platform
 import select
 import signal
 import struct
@@ -36,9 +35,9 @@ def checked(result: int, what: str) -> int:
 
 def disks_idle_class() -> None:
     """Have the calling process, and whom it starts, read and write where nobody else does (ioprio_set(2))."""
-    number = _IOPRIO_SET.get(platform.machine())
+    number = _IOPRIO_SET.get(os.uname().machine)
     if number is None:
-        raise OSError(errno.ENOSYS, f"ioprio_set(2) has no known number on {platform.machine()}")
+        raise OSError(errno.ENOSYS, f"ioprio_set(2) has no known number on {os.uname().machine}")
     checked(_libc.syscall(number, _IOPRIO_WHO_PROCESS, 0, _IOPRIO_IDLE), "ioprio_set")
 
 

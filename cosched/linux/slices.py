@@ -9,7 +9,6 @@ whose ``sched_setattr`` takes the slice as ``sched_runtime``; older kernels don'
 import ctypes
 import errno
 import os
-import platform
 import struct
 from typing import Final
 
@@ -48,7 +47,7 @@ def slice_ns(pid: int = 0) -> int:
 
 def _set_call() -> int:
     """The number of sched_setattr(2); sched_getattr(2) has the next."""
-    number = _SET_CALLS.get(platform.machine())
+    number = _SET_CALLS.get(os.uname().machine)
     if number is None:
-        raise OSError(errno.ENOSYS, f"no known number on {platform.machine()}", "sched_setattr")
+        raise OSError(errno.ENOSYS, f"no known number on {os.uname().machine}", "sched_setattr")
     return number

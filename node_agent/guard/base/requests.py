@@ -82,8 +82,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Final, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, Final, Self, dataclass_transform, get_args
 
 MAX_PACKET_BYTES: Final = 192 << 10
 #: Bounds of ``weigh`` and ``slots``.
@@ -241,8 +240,44 @@ def lease(until_us: int, now_us: int, most_us: int, what: str = "") -> int:
     return min(until_us, now_us + most_us)
 
 
-@dataclass(frozen=True)
-class OfAttempt:
+@dataclass_transform(frozen_default=True)
+class Form:
+    """A request: its fields by its annotations, each with the check of what the guard has read.
+
+    Like a frozen dataclass. Twenty of those take a third of the time in which a guard starts.
+    """
+
+    checks: ClassVar[dict[str, Check]] = {}
+
+    def __init_subclass__(cls) -> None:
+        cls.checks = cls.checks | {name: hint.__metadata__[0] for name, hint in cls.__annotations__.items()}
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        given = dict(zip(self.checks, values, strict=False))
+        if len(values) > len(self.checks) or named.keys() & given or named.keys() - self.checks:
+            raise TypeError(f"{type(self).__name__}: found {values}, {named}; expected {', '.join(self.checks)}")
+        given |= named
+        for name in self.checks:
+            self.__dict__[name] = given[name] if name in given else getattr(type(self), name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__}.{name} cannot be set")
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *vars(self).values()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+    def with_changes(self, **changes: Any) -> Self:
+        """The request with other values in these fields."""
+        return type(self)(**(vars(self) | changes))
+
+
+class OfAttempt(Form):
     """What is asked for an attempt at a job."""
 
     job: Job
@@ -257,8 +292,7 @@ class OfAttempt:
         return f"attempt {self.attempt} at job {self.job}"
 
 
-@dataclass(frozen=True)
-class Contract:
+class Contract(Form):
     """The cluster's contract."""
 
     cpu_ratio: Ratio
@@ -266,28 +300,24 @@ class Contract:
     mpl: Tasks
 
 
-@dataclass(frozen=True)
-class Relax:
+class Relax(Form):
     """No ceiling until then, in microseconds since boot."""
 
     until_us: Count
     epoch: Count
 
 
-@dataclass(frozen=True)
-class Tighten:
+class Tighten(Form):
     """So much of the contract's ceiling until then, in microseconds since boot: the owner is in pain."""
 
     ratio: Ratio
     until_us: Count
 
 
-@dataclass(frozen=True)
-class Arm:
+class Arm(Form):
     """The ceiling holds from now on."""
 
 
-@dataclass(frozen=True)
 class Prepare(OfAttempt):
     """Make ready for an attempt at a job; ``memory_bytes`` is a task's, ``umask`` that of all its commands.
 
@@ -307,7 +337,6 @@ class Prepare(OfAttempt):
     uid: Annotated[int | None, _uid] = None
 
 
-@dataclass(frozen=True)
 class Spawn(OfAttempt):
     """Start the n-th command of an attempt. ``stream``: its streams are kept for the agent under that name."""
 
@@ -321,7 +350,6 @@ class Spawn(OfAttempt):
     stream: Stream = None
 
 
-@dataclass(frozen=True)
 class Resize(OfAttempt):
     """Another share of the node for an attempt: places, and so many CPUs for its processes.
 
@@ -336,7 +364,6 @@ class Resize(OfAttempt):
     asleep: Flag = False
 
 
-@dataclass(frozen=True)
 class Signal(OfAttempt):
     """Send a signal to a command's process group."""
 
@@ -344,19 +371,16 @@ class Signal(OfAttempt):
     signal: Annotated[int, _whole(1, _LAST_SIGNAL)]
 
 
-@dataclass(frozen=True)
 class Kill(OfAttempt):
     """End all of an attempt."""
 
     grace_us: Grace
 
 
-@dataclass(frozen=True)
 class Forget(OfAttempt):
     """Remove what is left of an attempt."""
 
 
-@dataclass(frozen=True)
 class Weigh(OfAttempt):
     """A job's weight against the other jobs here until then; 100 is what all are made with."""
 
@@ -364,8 +388,7 @@ class Weigh(OfAttempt):
     until_us: Count
 
 
-@dataclass(frozen=True)
-class Slots:
+class Slots(Form):
     """From ``begin_us`` on, slot after slot: row ``n % len(rows)`` has the CPU.
 
     Who is in another row runs idle, or is held below a ceiling.
@@ -377,40 +400,34 @@ class Slots:
     until_us: Count
 
 
-@dataclass(frozen=True)
-class Periods:
+class Periods(Form):
     """A ceiling's periods begin at ``begin_us``, and whole ones from there on, until then."""
 
     begin_us: Moment
     until_us: Count
 
 
-@dataclass(frozen=True)
-class Whose:
+class Whose(Form):
     """Which attempt a process belongs to."""
 
     pid: Annotated[int, _whole(1, 2**31 - 1)]
 
 
-@dataclass(frozen=True)
-class Accounts:
+class Accounts(Form):
     """What these users are here, and why jobs of theirs would not run as they should."""
 
     users: Annotated[dict[str, int | None], _submitters]
 
 
-@dataclass(frozen=True)
-class Keys:
+class Keys(Form):
     """Tell from now on when a terminal was read from."""
 
 
-@dataclass(frozen=True)
-class List:
+class List(Form):
     """All attempts that are known."""
 
 
-@dataclass(frozen=True)
-class Status:
+class Status(Form):
     """The limits in force."""
 
 
@@ -438,11 +455,7 @@ Request = (
 
 #: By its word on the wire: each kind of request, with the check of each of its fields.
 _KINDS: Final[dict[str, tuple[type[Request], dict[str, Check]]]] = {
-    kind.__name__.lower(): (
-        kind,
-        {name: hint.__metadata__[0] for name, hint in get_type_hints(kind, include_extras=True).items()},
-    )
-    for kind in get_args(Request)
+    kind.__name__.lower(): (kind, kind.checks) for kind in get_args(Request)
 }
 
 

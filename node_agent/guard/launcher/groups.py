@@ -4,7 +4,6 @@
 """
 
 import os
-import secrets
 import signal
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
@@ -91,7 +90,7 @@ class Group:
     def __init__(self, request: Prepare, mark: str = "", *, unrecorded: bool = False) -> None:
         self.request = request
         self.name = group_name(request.job, request.attempt)
-        self.mark = mark or secrets.token_hex(8)
+        self.mark = mark or os.urandom(8).hex()
         self.user: users.User | None = None  # known when it is prepared
         self.commands: dict[int, Command] = {}
         self.deadline_us: int | None = None

@@ -2,20 +2,21 @@
 
 import itertools
 import json
-import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.command import Call, cosched
 from kit.desk_socket import ask_as, asked_at_desk, desk
 from kit.guards import MIB, US_PER_S, RealGuard, alive, places
 from kit.waiting import BOUND_S, wait_for
 
 from cosched.linux.process import boottime_us
 from node_agent.guard.desk.pause import OPTED_OUT
+
+__all__ = ["cosched"]
 
 WORDS = "do: expected status, pause, resume, end, ban, allow, hours, share, probe, wake or inhibited"
 COUNT = "n=0; while :; do n=$((n+1)); echo $n >count.new; mv count.new count; sleep 0.01; done"
@@ -278,38 +279,35 @@ def test_an_owner_who_takes_part_in_nothing_is_asked_nothing(make_guard: Any) ->
     assert desk(guard, "resume")["message"] == OPTED_OUT
 
 
-@pytest.mark.parametrize(
-    ("packet", "complaint"),
-    [
+def test_what_is_not_understood_is_refused_and_changes_nothing(guard: RealGuard) -> None:
+    for packet, complaint in (
         (b"nonsense", "not JSON"),
         (b"[]", WORDS),
         (b'{"do": "reboot"}', WORDS),
         (b'{"do": "pause", "seconds": -1}', "seconds: found -1; expected a number above 0, up to 31622400"),
         (b'{"do": "pause", "seconds": "2h"}', "seconds: found '2h'; expected a number above 0, up to 31622400"),
-    ],
-)
-def test_what_is_not_understood_is_refused_and_changes_nothing(guard: RealGuard, packet: bytes, complaint: str) -> None:
-    assert asked_at_desk(guard, packet)["message"] == complaint
-    assert desk(guard, "status")["paused"] == ""
+    ):
+        assert asked_at_desk(guard, packet)["message"] == complaint
+        assert desk(guard, "status")["paused"] == ""
 
 
-def test_the_command_says_what_holds_here(guard: RealGuard) -> None:
-    def cosched(*arguments: str) -> "subprocess.CompletedProcess[str]":
-        environment = os.environ | {"COSCHED_DESK_SOCKET": f"{guard.directory}/run/desk.sock"}
-        command = [sys.executable, "-m", "cosched.apps.cli.main", "desk", *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
-
-    assert cosched("status").stdout == ("parallel work: no limit on CPU, beside everything of yours\nno job is here\n")
-    assert cosched("pause", "--for", "2h").stdout.startswith("paused: root has paused parallel work at this desk, for ")
-    assert json.loads(cosched("status", "--json").stdout)["paused_for_s"] > 3600
-    assert cosched("resume").returncode == 0
-    bad = cosched("pause", "--for", "soon")
-    assert bad.returncode == 2
-    assert "--for" in bad.stderr
+def test_the_command_says_what_holds_here(guard: RealGuard, cosched: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COSCHED_DESK_SOCKET", f"{guard.directory}/run/desk.sock")
+    assert cosched("desk", "status").out == (
+        "parallel work: no limit on CPU, beside everything of yours\nno job is here\n"
+    )
+    assert cosched("desk", "pause", "--for", "2h").out.startswith(
+        "paused: root has paused parallel work at this desk, for "
+    )
+    assert json.loads(cosched("desk", "status", "--json").out)["paused_for_s"] > 3600
+    assert cosched("desk", "resume").status == 0
+    bad = cosched("desk", "pause", "--for", "soon")
+    assert bad.status == 2
+    assert "--for" in bad.err
     guard.stop()
-    gone = cosched("status")
-    assert gone.returncode == 3
-    assert "no guard of cosched answers at" in gone.stderr
+    gone = cosched("desk", "status")
+    assert gone.status == 3
+    assert "no guard of cosched answers at" in gone.err
 
 
 # --- jobs that have no CPU --------------------------------------------------------------------------------------------

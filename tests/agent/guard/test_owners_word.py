@@ -1,15 +1,13 @@
 """What the desk's owner says beside a pause: ends, bans, hours, a share; who may, what outlives the guard."""
 
 import json
-import os
-import subprocess
-import sys
 import time
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.command import Call, Ended, cosched
 from kit.desk_socket import ask_as, asked_at_desk, desk
 from kit.guards import US_PER_S, RealGuard, alive, ordinary_user
 from kit.waiting import wait_for
@@ -20,6 +18,8 @@ from cosched.model.presets import hours_of
 from node_agent.guard.desk.hours import MINUTES, Window, open_spans, opens_in, windows_of
 from node_agent.guard.desk.owners_word import FORESEEN_DAYS, MOST_AT_ONCE, MOST_BANS
 from node_agent.guard.desk.switch import MOST_SPANS
+
+__all__ = ["cosched"]
 
 IDLE = "while :; do sleep 0.05; done"
 ALL_DAYS = [0, 1, 2, 3, 4, 5, 6]
@@ -271,9 +271,9 @@ def test_a_job_decides_nothing_though_it_runs_as_who_decides(make_guard: Any, co
     assert ask_as(ordinary_user().pw_uid, guard, do="pause")["ok"], "the same user outside of the job"
 
 
-@pytest.mark.parametrize(
-    ("request_", "complaint"),
-    [
+def test_what_cannot_be_is_refused_and_changes_nothing(guard: RealGuard) -> None:
+    before = guard.status()["word"]
+    refused: list[tuple[dict[str, Any], str]] = [
         ({"do": "end", "job": "12"}, "job: found '12'; expected a job's number, or null for all"),
         ({"do": "end", "job": True}, "job: found True; expected a job's number, or null for all"),
         ({"do": "ban"}, "user: found a NoneType; expected a user's name of at most 64 characters"),
@@ -287,31 +287,23 @@ def test_a_job_decides_nothing_though_it_runs_as_who_decides(make_guard: Any, co
         ({"do": "hours", "windows": [[0, 60, [7]]]}, "windows: expected days from 0 (Monday) to 6"),
         ({"do": "hours", "windows": [[60, 60, [1]]]}, "windows: expected two different minutes of the day, 0 to 1440"),
         ({"do": "hours", "windows": [[0, 60]]}, "windows: expected windows of [begin, end, days]"),
-    ],
-)
-def test_what_cannot_be_is_refused_and_changes_nothing(
-    guard: RealGuard, request_: dict[str, Any], complaint: str
-) -> None:
-    before = guard.status()["word"]
-    assert asked_at_desk(guard, json.dumps(request_).encode())["message"] == complaint
+    ]
+    for request, complaint in refused:
+        assert asked_at_desk(guard, json.dumps(request).encode())["message"] == complaint
     assert guard.status()["word"] == before
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
+def test_a_damaged_record_says_nothing(guard: RealGuard) -> None:
+    for record in (
         '{"cpu_ratio": "much", "bans": [[1]], "hours": 3}',
         f'{{"cpu_ratio": {10**400}, "bans": [], "hours": null}}',
         f'{{"cpu_ratio": null, "bans": [["ada", "bob", {10**400}]], "hours": null}}',
-    ],
-    ids=["types", "large share", "large time"],
-)
-def test_a_damaged_record_says_nothing(guard: RealGuard, record: str) -> None:
-    desk(guard, "share", cpu_ratio=0.25)
-    guard.kill()
-    (Path(guard.directory) / "state/records/word").write_text(record)
-    guard.start()
-    assert guard.status()["word"] == {"cpu_ratio": None, "bans": [], "ended": []}
+    ):
+        desk(guard, "share", cpu_ratio=0.25)
+        guard.kill()
+        (Path(guard.directory) / "state/records/word").write_text(record)
+        guard.start()
+        assert guard.status()["word"] == {"cpu_ratio": None, "bans": [], "ended": []}, record
 
 
 # --- waking -----------------------------------------------------------------------------------------------------------
@@ -397,41 +389,41 @@ def test_hours_are_foreseen_as_spans() -> None:
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
-def test_the_command_tells_and_decides(guard: RealGuard) -> None:
-    def cosched(*arguments: str) -> "subprocess.CompletedProcess[str]":
-        environment = os.environ | {"COSCHED_DESK_SOCKET": f"{guard.directory}/run/desk.sock"}
-        command = [sys.executable, "-m", "cosched.apps.cli.main", "desk", *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+def test_the_command_tells_and_decides(guard: RealGuard, cosched: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COSCHED_DESK_SOCKET", f"{guard.directory}/run/desk.sock")
+
+    def at_desk(*arguments: str) -> Ended:
+        return cosched("desk", *arguments)
 
     user = guard.preparation()["user"]
     guard.prepare(limit_us=3600 * US_PER_S)
     guard.shell(f"echo begun 1; {IDLE}")
     guard.told("begun")
-    told = cosched("status").stdout.splitlines()
+    told = at_desk("status").out.splitlines()
     assert told[1].startswith(f"  job 1 of {user}: ")
     assert "process" in told[1]
     assert " here since " in told[1]
     assert told[1].endswith(" at most")
-    job = json.loads(cosched("status", "--json").stdout)["jobs"][0]
+    job = json.loads(at_desk("status", "--json").out)["jobs"][0]
     assert (job["job"], job["user"]) == (1, user)
     assert 0 <= job["cpus_used"] < 64
     assert job["since"] < job["until"]
-    assert cosched("share", "0.25").stdout.splitlines()[-1] == "share: 0.25 of the CPU while somebody is here"
-    unheard_of = cosched("ban", "bob-unheard-of", "--for", "7d")
-    assert "no user of this computer is called bob-unheard-of" in unheard_of.stderr
-    assert "banned: bob-unheard-of until " in unheard_of.stdout, "an account may come yet"
-    assert cosched("allow", "bob-unheard-of").returncode == 0
-    assert cosched("ban", "root").stderr == ""
-    assert cosched("allow", "root").returncode == 0
-    assert "banned: bob until " in cosched("ban", "bob", "--for", "7d").stdout
-    assert cosched("ban", "--list").stdout.startswith("banned: bob until ")
-    assert cosched("allow", "bob").returncode == 0
-    assert cosched("ban", "--list").stdout == "nobody is banned here\n"
-    assert "hours: 00:00-23:59 and sat,sun@00:00-24:00" in cosched("hours", "00:00-23:59", "sat,sun").stdout
-    assert "hours" not in cosched("hours", "always").stdout
-    assert "wake: on, this computer may be woken from its sleep for jobs that wait" in cosched("wake", "on").stdout
-    assert "wake:" not in cosched("wake", "off").stdout
-    assert cosched("share", "contract").returncode == 0
+    assert at_desk("share", "0.25").out.splitlines()[-1] == "share: 0.25 of the CPU while somebody is here"
+    unheard_of = at_desk("ban", "bob-unheard-of", "--for", "7d")
+    assert "no user of this computer is called bob-unheard-of" in unheard_of.err
+    assert "banned: bob-unheard-of until " in unheard_of.out, "an account may come yet"
+    assert at_desk("allow", "bob-unheard-of").status == 0
+    assert at_desk("ban", "root").err == ""
+    assert at_desk("allow", "root").status == 0
+    assert "banned: bob until " in at_desk("ban", "bob", "--for", "7d").out
+    assert at_desk("ban", "--list").out.startswith("banned: bob until ")
+    assert at_desk("allow", "bob").status == 0
+    assert at_desk("ban", "--list").out == "nobody is banned here\n"
+    assert "hours: 00:00-23:59 and sat,sun@00:00-24:00" in at_desk("hours", "00:00-23:59", "sat,sun").out
+    assert "hours" not in at_desk("hours", "always").out
+    assert "wake: on, this computer may be woken from its sleep for jobs that wait" in at_desk("wake", "on").out
+    assert "wake:" not in at_desk("wake", "off").out
+    assert at_desk("share", "contract").status == 0
     for bad in (
         ["share", "2"],
         ["share", "much"],
@@ -445,9 +437,9 @@ def test_the_command_tells_and_decides(guard: RealGuard) -> None:
         ["ban", "--list", "--for", "7d"],
         ["ban", ""],
     ):
-        answer = cosched(*bad)
-        assert (answer.returncode, answer.stdout) == (2, ""), bad
-    assert cosched("end", "1").stdout == "ended here: job 1\n"
+        answer = at_desk(*bad)
+        assert (answer.status, answer.out) == (2, ""), bad
+    assert at_desk("end", "1").out == "ended here: job 1\n"
     guard.event("empty", job=1)
-    assert cosched("end", "all").stdout == "nothing runs here that was not being ended already\n"
-    assert cosched("end", "9").returncode == 1
+    assert at_desk("end", "all").out == "nothing runs here that was not being ended already\n"
+    assert at_desk("end", "9").status == 1

@@ -24,11 +24,10 @@ def run(directory: Path, *words: str | Path, ranks: int) -> Ended:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", ["1", "2", "3"])
-def test_the_example_has_the_same_answer_whatever_the_rehearsal_draws(tmp_path: Path, seed: str) -> None:
+def test_the_example_has_the_same_answer_whatever_the_rehearsal_draws(tmp_path: Path) -> None:
     rigid = run(tmp_path, WHEEL, "-n", "2", sys.executable, RIGID, STEPS, ranks=2)
     assert rigid.status == 0, rigid.err
-    rehearsal = [sys.executable, "-m", "cosched.adaptive", "--every", "0.02", "--seed", seed, "--"]
+    rehearsal = [sys.executable, "-m", "cosched.adaptive", "--every", "0.02", "--seed", "1", "--"]
     found = run(tmp_path, *rehearsal, WHEEL, "-n", "4", sys.executable, MALLEABLE, STEPS, ranks=4)
     assert (found.status, found.out) == (0, rigid.out), found.err
     assert "cosched.adaptive: adopted map 1 n0=" in found.err

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from kit.agents import free_port, remove_groups
+from kit.command import run_here
 
 from cosched.apps.enrol import services
 from cosched.apps.enrol.ssh import remote_command
@@ -75,10 +76,10 @@ class Office:
         wait_for(lambda: listening(self.sshd_port), "sshd to listen")
 
     def _scheduler(self) -> None:
-        made = self.cosched(
+        made = run_here(
             "init", self.cluster, "--scheduler", "127.0.0.1", "--port", self.port, "--node", "unused", "--here"
         )
-        assert made.returncode == 0, made.stderr
+        assert made.status == 0, made.err
         settings = self.cluster / "scheduler" / "cluster.yaml"
         text = settings.read_text()
         for was, now in (
@@ -96,13 +97,6 @@ class Office:
     def _start(self, command: list[str], log: str) -> None:
         with (self.base / log).open("ab") as file:
             self.processes.append(subprocess.Popen(command, stdout=file, stderr=file, stdin=subprocess.DEVNULL))
-
-    def cosched(self, *arguments: object, **env: str) -> "subprocess.CompletedProcess[str]":
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("COSCHED_", "SSH_"))}
-        return subprocess.run(
-            [sys.executable, "-m", "cosched.apps.cli.main", *map(str, arguments)],
-            capture_output=True, text=True, timeout=120, env=inherited | env, check=False,
-        )  # fmt: skip
 
     def node(self, verb: str, *places: str, **more: str) -> tuple[int, list[dict[str, Any]], str]:
         """``cosched node add|remove``: exit status, what became of each host, what was said on standard error."""
@@ -125,14 +119,14 @@ class Office:
         options |= {f"--{key.replace('_', '-')}": value for key, value in more.items() if value != ""}
         flags = [f"--{key.replace('_', '-')}" for key, value in more.items() if value == ""]
         words = [word for option, value in options.items() for word in (option, value)]
-        ended = self.cosched("node", verb, *places, *words, *flags, "--json")
-        outcomes = json.loads(ended.stdout)["nodes"] if ended.stdout else []
-        return ended.returncode, outcomes, ended.stderr
+        ended = run_here("node", verb, *places, *words, *flags, "--json")
+        outcomes = json.loads(ended.out)["nodes"] if ended.out else []
+        return ended.status, outcomes, ended.err
 
     def states(self) -> dict[str, str]:
-        said = self.cosched("nodes", "--json", "--server", self.server)
-        assert said.returncode == 0, said.stderr
-        return {node["name"]: node["state"] for node in json.loads(said.stdout)["nodes"]}
+        said = run_here("nodes", "--json", "--server", self.server)
+        assert said.status == 0, said.err
+        return {node["name"]: node["state"] for node in json.loads(said.out)["nodes"]}
 
     def close(self) -> None:
         from cosched.config.node import load_node  # noqa: PLC0415
@@ -182,9 +176,9 @@ def test_a_host_becomes_a_node_runs_a_job_and_ceases_to_be_one(office: Office) -
     script = office.base / "job.sh"
     script.write_text(f"#!/bin/sh\necho there > {mark}\nexec sleep 7345\n")
     script.chmod(0o755)
-    sent = office.cosched("submit", "--server", office.server, "--directory", "/", "--json", script)
-    assert sent.returncode == 0, sent.stderr
-    job_id = json.loads(sent.stdout)["job_id"]
+    sent = run_here("submit", "--server", office.server, "--directory", "/", "--json", script)
+    assert sent.status == 0, sent.err
+    job_id = json.loads(sent.out)["job_id"]
     wait_for(mark.exists, "the job to run")
 
     old = (etc / "identity" / "node.key").read_bytes()
@@ -192,13 +186,13 @@ def test_a_host_becomes_a_node_runs_a_job_and_ceases_to_be_one(office: Office) -
     assert (status, outcome["problem"], outcome["notes"]) == (0, "", []), (outcome, error)
     assert (etc / "identity" / "node.key").read_bytes() != old
     assert len(authority.serials_of(office.cluster / "authority", "node", "desk1")) == 2
-    shown = json.loads(office.cosched("show", job_id, "--json", "--server", office.server).stdout)
+    shown = json.loads(run_here("show", job_id, "--json", "--server", office.server).out)
     assert shown["state"] == "running"
 
     status, (outcome,), error = office.node("remove", "desk1=127.0.0.1")
     assert (status, outcome["problem"], outcome["notes"]) == (0, "", []), (outcome, error)
     assert sorted(outcome["services"].split(", ")) == ["cosched-agent", "cosched-guard"]
-    shown = json.loads(office.cosched("show", job_id, "--json", "--server", office.server).stdout)
+    shown = json.loads(run_here("show", job_id, "--json", "--server", office.server).out)
     assert shown["state"] == "node lost"
     assert "desk1" not in office.states()
     assert not (etc / "identity").exists()

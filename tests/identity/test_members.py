@@ -7,13 +7,13 @@ import os
 import shutil
 import socket
 import struct
-import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 from kit.agents import DEADLINE_S, Node, until
 from kit.agents import Cluster as Nodes
+from kit.command import run_here
 from kit.service import Cluster, Running, running
 
 from cosched.errors import Failed
@@ -113,14 +113,10 @@ async def test_certificates_that_another_machine_made_are_revoked_by_their_numbe
         assert service.service.link.members.revoked == ("abc1", "abc2")
 
 
-async def removing(files: Cluster, *words: str) -> tuple[int | None, dict[str, bool]]:
+async def removing(files: Cluster, *words: str) -> tuple[int, dict[str, bool]]:
     """``cosched node remove`` without a way to the host: its exit status, and which nodes were removed."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "cosched.apps.cli.main", "node", "remove", *words, "--no-ssh", "--json",
-        "--server", str(files.socket), stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    said, _ = await process.communicate()
-    return process.returncode, {node["name"]: node["ok"] for node in json.loads(said)["nodes"]} if said else {}
+    ended = await asyncio.to_thread(run_here, "node", "remove", *words, "--no-ssh", "--json", "--server", files.socket)
+    return ended.status, {node["name"]: node["ok"] for node in json.loads(ended.out)["nodes"]} if ended.out else {}
 
 
 async def test_what_is_no_node_and_no_certificate(files: Cluster) -> None:

@@ -1,18 +1,17 @@
 """A read-only token opens what monitoring reads; everything else is refused, whatever is tried, and nothing changes."""
 
+import asyncio
 import json
 import re
 import ssl
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 import yarl
+from kit.command import run_here
 from kit.service import Cluster, Running, running
-from kit.waiting import BOUND_S
 
 from space_scheduler.service.access.callers import AGENTS
 from space_scheduler.service.access.tokens import NoToken, Tokens
@@ -148,20 +147,12 @@ def test_it_stays_what_it_is_over_a_restart_and_others_are_kept_as_before(tmp_pa
 
 
 async def test_the_command_makes_one_for_prometheus(files: Cluster, tmp_path: Path) -> None:
-    import asyncio  # noqa: PLC0415
-
     async with running(files) as service:
         where = tmp_path / "credentials"
-        made = await asyncio.to_thread(
-            subprocess.run,
-            [
-                *(sys.executable, "-m", "cosched.apps.cli.main", "token", "create", "--read-only", "--label", "p"),
-                *("--into", str(where), "--server", str(files.socket)),
-            ],
-            capture_output=True, text=True, timeout=BOUND_S, check=False,
-        )  # fmt: skip
-        assert made.returncode == 0, made.stderr
-        assert "for Prometheus" in made.stdout
+        options = ("--read-only", "--label", "p", "--into", where, "--server", files.socket)
+        made = await asyncio.to_thread(run_here, "token", "create", *options)
+        assert made.status == 0, made.err
+        assert "for Prometheus" in made.out
         words = (where / "token").read_text().strip()
         assert (await ask(service, words, "GET", "/metrics"))[0] == 200
         assert (await ask(service, words, "GET", "/v1/nodes"))[0] == 403

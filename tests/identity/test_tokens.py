@@ -2,15 +2,13 @@
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from kit.command import Ended, run_here
 from kit.service import ME, Cluster, running
 from kit.waiting import BOUND_S
 
@@ -187,33 +185,29 @@ async def test_the_command_makes_lists_and_revokes_and_the_client_uses_it(files:
         url = f"https://127.0.0.1:{service.service.port}"
         where = tmp_path / "token"
 
-        async def cosched(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
-            inherited = {key: value for key, value in os.environ.items() if not key.startswith("COSCHED_")}
-            return await asyncio.to_thread(
-                subprocess.run, [sys.executable, "-m", "cosched.apps.cli.main", *arguments],
-                capture_output=True, text=True, timeout=BOUND_S, env=inherited | env, check=False,
-            )  # fmt: skip
+        async def cosched(*arguments: str, **env: str) -> Ended:
+            return await asyncio.to_thread(run_here, *arguments, **env)
 
         socket = str(files.socket)
         options = ("--user", "ada", "--life", "2d", "--into", str(where))
         made = await cosched("token", "create", *options, "--server", socket)
-        assert made.returncode == 0, made.stderr
+        assert made.status == 0, made.err
         assert sorted(each.name for each in where.iterdir()) == ["ca.pem", "token"]
         assert (where / "token").stat().st_mode & 0o777 == 0o600
         there = await cosched("nodes", "--json", "--server", url, COSCHED_IDENTITY=str(where))
-        assert there.returncode == 0, there.stderr
+        assert there.status == 0, there.err
         listed = await cosched("token", "list", "--json", "--server", url, COSCHED_IDENTITY=str(where))
-        (mine,) = json.loads(listed.stdout)["tokens"]
+        (mine,) = json.loads(listed.out)["tokens"]
         number = mine["id"]
         assert mine["user"] == "ada"
         gone = await cosched("token", "revoke", number, "--server", socket)
-        assert gone.stdout == f"token {number} of ada revoked\n"
+        assert gone.out == f"token {number} of ada revoked\n"
         refused = await cosched("nodes", "--server", url, COSCHED_IDENTITY=str(where))
-        assert refused.returncode == 1
-        assert "the token is not known here: revoked" in refused.stderr
+        assert refused.status == 1
+        assert "the token is not known here: revoked" in refused.err
         again = await cosched("token", "create", "--into", str(where), "--server", socket)
-        assert again.returncode == 2
-        assert "is there already" in again.stderr
+        assert again.status == 2
+        assert "is there already" in again.err
 
 
 def test_the_client_takes_no_token_that_others_may_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

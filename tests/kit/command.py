@@ -2,6 +2,8 @@
 
 import asyncio
 import io
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +55,25 @@ def cosched(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
         return Ended(int(ended.value.code or 0), streams.out, streams.err)
 
     return call
+
+
+def run_here(*arguments: object, given: str = "", **env: str) -> Ended:
+    """Call the command in this process, in any thread, with none of the tests' own settings but ``env``."""
+    streams = {name: io.TextIOWrapper(io.BytesIO(), write_through=True) for name in ("stdin", "stdout", "stderr")}
+    streams["stdin"].buffer.write(given.encode())
+    streams["stdin"].seek(0)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [each for each in os.environ if each.startswith(("COSCHED_", "SSH_"))]:
+            patch.delenv(name)
+        for name, value in env.items():
+            patch.setenv(name, value)
+        for name, stream in streams.items():
+            patch.setattr(sys, name, stream)
+        with pytest.raises(SystemExit) as ended:
+            main([str(each) for each in arguments])
+    for name in ("stdout", "stderr"):
+        streams[name].seek(0)
+    return Ended(int(ended.value.code or 0), streams["stdout"].read(), streams["stderr"].read())
 
 
 async def called(capture: pytest.CaptureFixture[str], *arguments: object) -> Ended:

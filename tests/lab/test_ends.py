@@ -22,6 +22,14 @@ STAGES = (
 )
 
 
+def comes_to(bench: Bench, making: "subprocess.Popen[str]", stage: str) -> str:
+    """Wait for a stage of ``lab up``; its first line."""
+    assert making.stdout is not None
+    said = making.stdout.readline()
+    wait_for(lambda: stage == "the tier" or (bench.directory / stage).exists(), stage)
+    return said
+
+
 def gone(bench: Bench) -> bool:
     return bench.left() == []
 
@@ -34,9 +42,7 @@ def test_an_up_that_is_interrupted_at_any_of_its_stages_leaves_nothing(tiered_be
         with bench.begun(
             "up", "--name", bench.name, "--nodes", 2, "--tier", tier, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         ) as making:  # fmt: skip
-            assert making.stdout is not None
-            said = making.stdout.readline()
-            wait_for((bench.directory / stage).exists if "." in stage else lambda: True, stage)
+            said = comes_to(bench, making, stage)
             making.send_signal(number)
             said += making.communicate(timeout=BOUND_S)[0]
         if "is up: " in said:  # it was too late
@@ -44,13 +50,16 @@ def test_an_up_that_is_interrupted_at_any_of_its_stages_leaves_nothing(tiered_be
         assert bench.left() == []
 
 
-@pytest.mark.parametrize("tiered_bench", ["tier 1", "tier 3"], indirect=True)
-def test_a_lab_whose_maker_is_killed_cleans_up(tiered_bench: Tiered) -> None:
+@pytest.mark.parametrize(
+    ("tiered_bench", "stage"),
+    [("tier 1", "nodes/node2/agent.log"), ("tier 2", "the tier"), ("tier 3", "nodes/node2/agent.log")],
+    indirect=["tiered_bench"],
+)
+def test_a_lab_whose_maker_is_killed_cleans_up(tiered_bench: Tiered, stage: str) -> None:
     bench, tier = tiered_bench
     making = bench.begun("up", "--name", bench.name, "--nodes", 2, "--tier", tier, stdout=subprocess.PIPE)
     with making:
-        assert making.stdout is not None
-        making.stdout.readline()  # the tier is known, the holder waits for the plan or works on it
+        comes_to(bench, making, stage)  # the holder waits for the plan, or for the agents to join
         making.kill()
     wait_for(lambda: not [left for left in bench.left() if left.startswith("process")], "the holder to end", 30)
     told = json.loads(bench.done("status", "--json", "--name", bench.name))

@@ -22,7 +22,7 @@ from kit.waiting import BOUND_S, wait_for
 from cosched.apps.lab import tiers
 from space_scheduler.replay import replay
 
-pytestmark = pytest.mark.xdist_group("faults")
+pytestmark = pytest.mark.xdist_group("demos and folds")
 
 
 class Place:
@@ -155,9 +155,8 @@ def test_the_demo_ends_well_and_leaves_nothing(place: Place, tier: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tier", [2, 3])
-def test_a_short_demo_of_an_ordinary_user_ends_well_and_leaves_nothing(users_place: Place, tier: int) -> None:
-    short(users_place, tier, *(["--tier", "3"] if tier == 3 else []))
+def test_a_short_demo_of_an_ordinary_user_ends_well_and_leaves_nothing(users_place: Place) -> None:
+    short(users_place, 3, "--tier", "3")
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from campaigns.faults import Round
 
 from cosched.apps.lab import tiers
 
-pytestmark = pytest.mark.xdist_group("faults")
+pytestmark = pytest.mark.xdist_group("demos and folds")
 
 
 @pytest.mark.slow

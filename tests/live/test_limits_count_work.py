@@ -13,7 +13,7 @@ from live.conftest import Jobs
 
 from cosched.apps.lab.lab import Lab
 
-pytestmark = pytest.mark.xdist_group("live")
+pytestmark = pytest.mark.xdist_group("labs of their own")
 
 COMPUTES = f"exec {shlex.quote(sys.executable)} -P -m cosched.programs.pulse --grain-ms 1 --receive none"
 LIMIT_S = 6.0

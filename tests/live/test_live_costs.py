@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("live")
+@pytest.mark.xdist_group("labs of their own")
 def test_one_round_of_one_checkout_finds_every_cost() -> None:
     if (possible := tiers.best(1)).tier != 1:
         pytest.skip(f"needs a lab of tier 1, with control groups: {possible.why}")

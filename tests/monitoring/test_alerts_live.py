@@ -8,7 +8,7 @@ from kit.needs import need_root
 
 from cosched.monitoring import alerts
 
-pytestmark = [pytest.mark.system("prometheus"), pytest.mark.xdist_group("live")]
+pytestmark = [pytest.mark.system("prometheus"), pytest.mark.xdist_group("labs of their own")]
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from cosched.monitoring.dashboards.cluster import CLUSTER
 from cosched.monitoring.dashboards.desk import DESK
 from cosched.monitoring.dashboards.local import LOCAL
 
-pytestmark = [pytest.mark.system("prometheus"), pytest.mark.xdist_group("live")]
+pytestmark = [pytest.mark.system("prometheus"), pytest.mark.xdist_group("labs of their own")]
 #: Nothing is wrong there, and that none is said to be empty falsely is looked at, too.
 NO_ALERT = {(CLUSTER.uid, "Alerts that fire")}
 

@@ -8,7 +8,7 @@ What a test starts as a program is not seen: those that run labs are named where
 import ast
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -20,14 +20,22 @@ _OF_OTHERS: Final = ("tests/unit/test_documents.py", "tests/unit/test_house.py")
 
 def imports_of(source: str, modules: Collection[str]) -> set[str]:
     """Which of these modules a file imports, also inside of its functions."""
-    found = set()
-    for node in ast.walk(ast.parse(source)):
+    found, known = set[str](), {*modules}
+    for node in _statements(ast.parse(source)):
         if isinstance(node, ast.Import):
             found |= {each.name for each in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names = {f"{node.module}.{each.name}" for each in node.names}
-            found |= (names & {*modules}) or {node.module}
-    return found & {*modules}
+            found |= (names & known) or {node.module}
+    return found & known
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements in it. Expressions, which import nothing and are most of a file, are left out."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for each in getattr(node, field, ()):
+            yield each
+            yield from _statements(each)
 
 
 def modules() -> dict[str, str]:

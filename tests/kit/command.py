@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cosched.apps.cli.main import main
+from cosched.report import plots
 
 #: Five jobs on four processors: enough to make a queue, small enough to check by hand.
 JOBS = """\
@@ -74,6 +75,12 @@ def run_here(*arguments: object, given: str = "", **env: str) -> Ended:
     for name in ("stdout", "stderr"):
         streams[name].seek(0)
     return Ended(int(ended.value.code or 0), streams["stdout"].read(), streams["stderr"].read())
+
+
+@pytest.fixture
+def without_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run leaves no plots, which are most of its cost."""
+    monkeypatch.setattr(plots, "all_plots", lambda _schedules, _directory: [])
 
 
 async def called(capture: pytest.CaptureFixture[str], *arguments: object) -> Ended:

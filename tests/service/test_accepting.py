@@ -158,8 +158,8 @@ async def test_long_lists_are_made_one_at_a_time(service: Running) -> None:
 
 @pytest.mark.slow
 async def test_a_reader_that_goes_away_leaves_nothing_of_its_list(service: Running) -> None:
-    for _ in range(300):
-        job_id = await service.submit(hold=True)
+    for _ in range(80):
+        job_id = await service.submit(hold=True, directory="/" + "long/" * 800)
         await service.post(f"/v1/jobs/{job_id}/cancel")
     list_bytes = len(msgspec.json.encode(await service.get("/v1/history?limit=1000")))
     assert list_bytes > 256 * 1024, "more than the kernel keeps for who does not read"

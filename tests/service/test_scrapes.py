@@ -1,4 +1,4 @@
-"""Scrapes with ten thousand jobs: they read what was published, and neither wait for scheduling nor hold it up."""
+"""Scrapes with two thousand jobs: they read what was published, and neither wait for scheduling nor hold it up."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ from cosched.wire.api import Submission
 from space_scheduler.policy.interface import Plan, Snapshot
 from space_scheduler.policy.order import fcfs
 
-MANY: Final = 10_000
+MANY: Final = 2000
 UNLIMITED: Final = {"max_queued": 0, "max_queued_per_user": 0}  # whoever runs this may be called ada
 SCRIPT: Final = Submission(script="#!/bin/sh\ntrue\n", directory="/tmp", hold=True)
 
@@ -57,7 +57,7 @@ async def test_a_queue_in_which_nothing_happens_waits_longer_and_longer(service:
 
 
 async def fill(service: Running, *, hold: bool) -> None:
-    """Ten thousand jobs."""
+    """As many jobs."""
     host = service.service.host
     for _ in range(MANY // 500):
         await asyncio.gather(*(host.submit(Job(0, 1, 10**6, 0), SCRIPT, "ada", hold=hold) for _ in range(500)))

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from kit.command import JOBS, cosched  # noqa: F401 (a fixture)
+from kit.command import JOBS, cosched, without_plots  # noqa: F401 (fixtures)
 
 
 @pytest.fixture

@@ -223,15 +223,17 @@ TAMPERED = {
 }
 
 
-@pytest.mark.parametrize("change", TAMPERED, ids=str)
-def test_a_manifest_that_was_changed_is_refused(change: tuple[str, str], cosched: Call, log: Path) -> None:
+@pytest.mark.usefixtures("without_plots")
+def test_a_manifest_that_was_changed_is_refused(cosched: Call, log: Path) -> None:
     assert cosched(*SIMULATE, "--out", "o").status == 0
     manifest = log.parent / "o" / "manifest.json"
-    manifest.write_text(manifest.read_text().replace(*change))
-    ended = cosched("simulate", "--repeat", "o/manifest.json")
-    assert ended.status == 2, ended
-    for part in TAMPERED[change]:
-        assert part in ended.err
+    written = manifest.read_text()
+    for change, parts in TAMPERED.items():
+        manifest.write_text(written.replace(*change))
+        ended = cosched("simulate", "--repeat", "o/manifest.json")
+        assert ended.status == 2, ended
+        for part in parts:
+            assert part in ended.err
 
 
 @pytest.mark.parametrize(
@@ -259,7 +261,7 @@ def test_times_that_do_not_fit_are_refused(cosched: Call, log: Path) -> None:
     assert "one after the other" in ended.err
 
 
-@pytest.mark.parametrize("text", ["? [a, b]\n: c", "? {a: b}\n: c", "a\0b", "3: 4", "a: " + "[" * 5000])
+@pytest.mark.parametrize("text", ["? [a, b]\n: c", "? {a: b}\n: c", "a\0b", "3: 4", "a: " + "[" * 1000])
 def test_yaml_that_is_no_settings_is_refused(text: str, cosched: Call, log: Path) -> None:
     (log.parent / "bad.yaml").write_text(text)
     ended = cosched(*SIMULATE, "--config", "bad.yaml")

@@ -64,6 +64,7 @@ def test_compare_and_stats_count_jobs_that_never_ran(cosched: Call, log: Path) -
     assert json.loads(cosched("workload", "stats", "small.swf", "--json").out)["skipped"] == {"never_ran": 1}
 
 
+@pytest.mark.usefixtures("without_plots")
 def test_manifest_with_the_rule_by_its_earlier_name_repeats(cosched: Call, log: Path) -> None:
     log.write_text(JOBS + NEVER_RAN)
     assert cosched(*EASY, "--never-ran", "wait", "--out", "o").status == 0

@@ -56,6 +56,7 @@ def test_easy_by_hand(cosched: Call, log: Path) -> None:
     assert found["skipped"] == {}
 
 
+@pytest.mark.usefixtures("without_plots")
 def test_rules_are_options_and_options_override_a_file(cosched: Call, log: Path) -> None:
     Path("run.yaml").write_text(f"log: {log.name}\npolicies: [fcfs]\nties: batch\nseed: 7\nlaunch_delay: 5s\n")
     ended = cosched(
@@ -93,6 +94,7 @@ def test_a_run_repeats_byte_for_byte_and_a_change_is_noticed(cosched: Call, log:
     assert "SHA-256" in changed.err
 
 
+@pytest.mark.usefixtures("without_plots")
 def test_a_comparison_repeats_byte_for_byte(cosched: Call, log: Path) -> None:
     assert cosched("compare", log, "--policies", "easy,fcfs", "--out", "o").status == 0
     again = cosched("compare", "--repeat", "o/manifest.json")
@@ -191,6 +193,7 @@ def test_groups(cosched: Call, log: Path) -> None:
     assert [(row["group"], row["jobs"]) for row in groups["class"]] == [("short narrow", 5)]
 
 
+@pytest.mark.usefixtures("without_plots")
 def test_groups_on_several_clusters(cosched: Call) -> None:
     assert cosched("workload", "generate", "ngubiri06", "n.swf", "--jobs", 400, "--procs", 100).status == 0
     clusters = ("simulate", "n.swf", "--policy", "coalloc-fpfs(10)", "--clusters", "20,20,20,20,20", "--threshold", 11)

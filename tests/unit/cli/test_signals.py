@@ -7,13 +7,16 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from kit.waiting import BOUND_S, wait_for
 
 from cosched.apps.cli.shared.outputs import event_log
+from cosched.workload import swf
+from cosched.workload.generators.registry import generate
 
 LONG = ("compare", "long.swf", "--policies", "conservative,fpfs,easy", "--jobs", "2")
-GENERATE = ("workload", "generate", "lublin03", "other.swf", "--jobs", "500000")
+MANY = ("workload", "generate", "lublin03", "other.swf", "--jobs", "500000")
 EVENTS = ("simulate", "long.swf", "--policy", "conservative", "--events", "events.jsonl")
 
 
@@ -24,17 +27,24 @@ def children(pid: int) -> list[int]:
         return []
 
 
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log that takes longer to simulate than a test waits."""
+    path = tmp_path_factory.mktemp("log") / "long.swf"
+    swf.write(generate("lublin03", 20_000, 128, np.random.default_rng(1), load=0.95), path)
+    return path
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("arguments", [LONG, EVENTS, GENERATE], ids=["workers", "part file", "a log's part file"])
+@pytest.mark.parametrize("arguments", [LONG, EVENTS, MANY], ids=["workers", "part file", "a log's part file"])
 def test_a_signal_leaves_neither_workers_nor_part_files(
-    arguments: tuple[str, ...], number: signal.Signals, tmp_path: Path
+    arguments: tuple[str, ...], number: signal.Signals, long: Path, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-m", "cosched.apps.cli.main"]
     root = Path(__file__).resolve().parents[3]
     environment = {**os.environ, "PYTHONPATH": str(root)}
-    generate = ["workload", "generate", "lublin03", "long.swf", "--jobs", "20000", "--load", "0.95"]
-    subprocess.run([*command, *generate], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    (tmp_path / "long.swf").symlink_to(long)
     # a shell's background has SIGINT ignored: Python then leaves it so
     begin = [
         sys.executable,

@@ -15,6 +15,7 @@ import click
 import cosched
 from cosched.apps.cli.shared.extras import advice
 from cosched.apps.cli.shared.foreign import no_command, no_switch
+from cosched.apps.cli.shared.importing import ONE_BLAS_THREAD, environment
 from cosched.apps.cli.shared.verb import say
 from cosched.apps.lab.interrupt import like_ctrl_c
 from cosched.errors import BadInput, Failed, nearest
@@ -62,9 +63,6 @@ _SECTIONS: Final = {
         "doctor": ("doctor:command", "Check the installation, and say what to do."),
     },
 }
-#: What OpenBLAS reads when it is loaded, with numpy: threads for linear algebra, a fifth of a command's start. Nothing
-#: here multiplies large matrices, so a command has none of them while it is imported.
-_BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 _VERBS: Final = {verb: entry for verbs in _SECTIONS.values() for verb, entry in verbs.items()}
 
 
@@ -78,13 +76,8 @@ class _Verbs(click.Group):
         if cmd_name not in _VERBS:
             return None
         module, _, attribute = _VERBS[cmd_name][0].partition(":")
-        given = os.environ.get(_BLAS_THREADS)
-        os.environ.setdefault(_BLAS_THREADS, "1")
-        try:
+        with environment(ONE_BLAS_THREAD):
             command: click.Command = getattr(importlib.import_module(f"cosched.apps.cli.{module}"), attribute)
-        finally:  # what the command starts finds its environment as it was
-            if given is None:
-                del os.environ[_BLAS_THREADS]
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

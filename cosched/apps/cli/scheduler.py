@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from cosched.apps.cli.shared.importing import NO_PUBLIC_AUTHORITIES, environment
 from cosched.apps.cli.shared.verb import echo
 from cosched.config.cluster import ClusterConfig, load_cluster
 from cosched.errors import BadInput
@@ -92,7 +93,8 @@ def command(
 
 
 async def _run(settings: ClusterConfig, take_over: bool, record: Path | None) -> None:
-    from space_scheduler.service.app import serve  # noqa: PLC0415 (slow to import, and settings are checked first)
+    with environment(NO_PUBLIC_AUTHORITIES):
+        from space_scheduler.service.app import serve  # noqa: PLC0415 (slow to import, and settings are checked first)
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -1,13 +1,12 @@
 """The authority is replaced while an MPI job runs over two nodes: its processes stay, another job starts after it."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from campaigns.faults import until
-from kit.waiting import BOUND_S
+from kit.command import run_here
 from live.conftest import Jobs, groups_of
 
 from cosched.apps.lab.lab import Lab
@@ -20,12 +19,9 @@ pytestmark = [
 
 
 def cosched(*arguments: object, given: str = "") -> str:
-    ended = subprocess.run(
-        [sys.executable, "-m", "cosched.apps.cli.main", *map(str, arguments)],
-        input=given, capture_output=True, text=True, timeout=BOUND_S, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 0, (arguments, ended.stderr)
-    return ended.stdout
+    ended = run_here(*arguments, given=given)
+    assert ended.status == 0, (arguments, ended.err)
+    return ended.out
 
 
 def directory(lab: Lab, node: str) -> Path:

@@ -45,7 +45,7 @@ def figure(draw: Callable[["Axes"], None], stem: Path, size_in: tuple[float, flo
         draw(fig.subplots())
         paths = [stem.with_name(stem.name + ending) for ending in (".png", ".svg")]
         fig.savefig(paths[0], dpi=130, metadata={"Software": None})
-        fig.set_layout_engine("none")  # it is laid out: what is left of each side is the same in both files
+        fig.set_layout_engine(None)  # it is laid out: what is left of each side is the same in both files
         fig.savefig(paths[1], metadata={"Date": None, "Creator": None})
     return paths
 

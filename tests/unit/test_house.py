@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -30,6 +30,7 @@ REGISTRIES = {
 }
 
 
+@cache
 def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -37,7 +38,7 @@ def digest(text: str) -> str:
 def registries_named(text: str) -> list[str]:
     """The hosts in a text that are a package registry, or lie within one."""
     found = []
-    for host in re.findall(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+", text.lower()):
+    for host in dict.fromkeys(re.findall(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+", text.lower())):
         labels = host.split(".")
         if any(digest(".".join(labels[at:])) in REGISTRIES for at in range(len(labels) - 1)):
             found.append(host)
@@ -49,14 +50,13 @@ def private_paths(text: str) -> list[str]:
     return re.findall(r"(?<![\w.~$}/-])/(?:work|root|home)(?=[/\s\"'`:,;)]|$)[^\s\"'`]*", text)
 
 
-def tracked_files() -> Iterator[tuple[str, str]]:
+@cache
+def tracked_files() -> list[tuple[str, str]]:
     answer = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, text=True, check=False)
     if answer.returncode:
         pytest.skip(f"needs a git checkout ({answer.stderr.splitlines()[0]})")
-    for name in filter(None, answer.stdout.split("\0")):
-        file = ROOT / name
-        if file.is_file():
-            yield name, file.read_bytes().decode("utf-8", "replace")
+    names = [name for name in answer.stdout.split("\0") if name and (ROOT / name).is_file()]
+    return [(name, (ROOT / name).read_bytes().decode("utf-8", "replace")) for name in names]
 
 
 def pins(lock: str) -> dict[str, list[str]]:

@@ -23,7 +23,7 @@ HEX = "0x" + "f" * 5000
         (f"name: a\nmax_queued: {HEX}\n", "a whole number of 20000 bits; expected at most 64"),
         ("name: a\nmax_queued: " + "[" * 100 + "]" * 100 + "\n", "max_queued: found [[[[...]]]]; expected int"),
         ("name: a\nnodes: &x [*x]\n", "nodes[0]: found [[[[...]]]]; expected str"),
-        ("name: a\nnodes: " + "[" * 5000 + "\n", "nested too deeply"),
+        ("name: a\nnodes: " + "[" * 1000 + "\n", "nested too deeply"),
         ('name: "\\ud800"\n', ":1: a value that cannot be read"),
         ("name: a\nmax_time: " + "9" * 400 + "d\n", "max_time: '9999"),
     ],

@@ -4,11 +4,11 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.command import Ended, run_here
 from kit.waiting import BOUND_S
 
 from cosched.apps.enrol.enrolment import Wanted, settings_of
@@ -37,9 +37,8 @@ def made(role: str, layout: Layout = LAYOUT) -> Installation:
     return roles.local_load(layout)
 
 
-def run(*arguments: object) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "cosched.apps.cli.main", "node", "render", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S, check=False)
+def run(*arguments: object) -> Ended:
+    return run_here("node", "render", *arguments)
 
 
 def test_the_guide_has_every_place_with_its_owner_and_mode() -> None:
@@ -99,7 +98,7 @@ def test_coscheduling_by_messages_gives_the_agent_two_capabilities() -> None:
 
 def test_an_enrolment_writes_the_settings_that_are_rendered(tmp_path: Path) -> None:
     rendered = run(*NODE, "--slice", "yes", "--into", tmp_path)
-    assert rendered.returncode == 0, rendered.stderr
+    assert rendered.status == 0, rendered.err
     wanted = Wanted("office", Path("office/authority"), FACTS.url, "", 7421)
     settings = settings_of("desk1", "desk1", wanted, 4, 8_000_000_000, PLACE, True)
     assert (tmp_path / "etc/cosched/node.toml").read_text() == settings
@@ -122,7 +121,7 @@ def test_what_is_written_has_the_modes_that_are_said(tmp_path: Path, role: str) 
 
 def test_json_is_the_whole_of_it() -> None:
     ran = run("--role", "scheduler", "--cluster", "office", "--node", "desk1", "--python", LAYOUT.python, "--json")
-    document = json.loads(ran.stdout)
+    document = json.loads(ran.out)
     expected = made("scheduler")
     assert [file["text"] for file in document["files"]] == [file.text for file in expected.files]
     assert document["services"] == ["cosched-scheduler.service"]
@@ -131,38 +130,38 @@ def test_json_is_the_whole_of_it() -> None:
 
 
 def test_by_name_is_written_where_it_is_asked_for_alone(tmp_path: Path) -> None:
-    assert run(*NODE, "--users", "by-name", "--into", tmp_path).returncode == 0
+    assert run(*NODE, "--users", "by-name", "--into", tmp_path).status == 0
     for settings in (
         load_node(tmp_path / "etc/cosched/node.toml"),
         guards.load(str(tmp_path / "etc/cosched/node.toml")),
     ):
         assert (settings.security.users, settings.security.agent_user) == ("by-name", "cosched-agent")
-    assert run(*NODE, "--into", tmp_path).returncode == 0
+    assert run(*NODE, "--into", tmp_path).status == 0
     assert "by-name" not in (tmp_path / "etc/cosched/node.toml").read_text()
-    assert run(*NODE, "--users", "self").returncode == 2
+    assert run(*NODE, "--users", "self").status == 2
 
 
 def test_more_settings_prevail_and_are_checked(tmp_path: Path) -> None:
     more = tmp_path / "more.toml"
     more.write_text('[presence]\npreset = "dedicated"\n[security]\nmin_uid = 500\n')
-    assert run(*NODE, "--extra", more, "--into", tmp_path).returncode == 0
+    assert run(*NODE, "--extra", more, "--into", tmp_path).status == 0
     config = load_node(tmp_path / "etc/cosched/node.toml")
     assert (config.presence.preset, config.security.min_uid) == ("dedicated", 500)
     assert config.security.agent_user == "cosched-agent"
     more.write_text('{"presence": {"preset": "lab-night"}}')
-    assert run(*NODE, "--extra", more, "--into", tmp_path).returncode == 0
+    assert run(*NODE, "--extra", more, "--into", tmp_path).status == 0
     assert load_node(tmp_path / "etc/cosched/node.toml").presence.preset == "lab-night"
     more.write_text('[presence]\npreset = "never"\n')
     refused = run(*NODE, "--extra", more)
-    assert (refused.returncode, "presence.preset" in refused.stderr) == (2, True)
+    assert (refused.status, "presence.preset" in refused.err) == (2, True)
     cluster = tmp_path / "more.yaml"
     cluster.write_text("policy: fcfs\nlease: 20s\n")
     scheduler = ("--role", "scheduler", "--cluster", "office", "--node", "desk1")
-    assert run(*scheduler, "--extra", cluster, "--into", tmp_path).returncode == 0
+    assert run(*scheduler, "--extra", cluster, "--into", tmp_path).status == 0
     loaded = load_cluster(tmp_path / "etc/cosched/cluster.yaml")
     assert (loaded.policy, loaded.lease, loaded.nodes) == ("fcfs", "20s", ["desk1"])
     cluster.write_text("lease: soon\n")
-    assert run(*scheduler, "--extra", cluster).returncode == 2
+    assert run(*scheduler, "--extra", cluster).status == 2
 
 
 @pytest.mark.parametrize(
@@ -176,7 +175,7 @@ def test_more_settings_prevail_and_are_checked(tmp_path: Path) -> None:
 )
 def test_what_lacks_is_named(arguments: tuple[str, ...], named: str) -> None:
     ran = run(*arguments)
-    assert (ran.returncode, named in ran.stderr) == (2, True), ran.stderr
+    assert (ran.status, named in ran.err) == (2, True), ran.err
 
 
 @pytest.mark.parametrize("placed", [False, True])

@@ -422,7 +422,9 @@ def test_kales_arrivals_and_lengths_make_the_load_factor() -> None:
 
 
 def test_kales_speed_up_decides_the_run_times_alone() -> None:
-    plain, amdahl = (made("kale02", procs=64, speed_up=text) for text in ("linear", "amdahl:0.05"))
+    plain, amdahl = (
+        generate("kale02", 2000, 64, np.random.default_rng(1), {"speed_up": text}) for text in ("linear", "amdahl:0.05")
+    )
     assert (plain.column(Field.SUBMIT_S) == amdahl.column(Field.SUBMIT_S)).all()
     sizes = plain.column(Field.PROCS_REQUESTED)
     slower = amdahl.column(Field.RUN_S) / plain.column(Field.RUN_S)

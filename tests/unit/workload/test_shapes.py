@@ -218,7 +218,7 @@ def test_sizes(text: str, most: int, expected: tuple[int, int, tuple[int, ...]])
     assert parse_sizes(text, most) == expected
 
 
-@given(st.text(max_size=20) | st.from_regex(r"[0-9;\-]{1,20}", fullmatch=True), st.integers(1, 1 << 24))
+@given(st.text(max_size=20) | st.text("0123456789;-", min_size=1, max_size=20), st.integers(1, 1 << 24))
 def test_sizes_of_whatever_text(text: str, most: int) -> None:
     found = outcome(lambda: parse_sizes(text, most))
     if isinstance(found, BadInput):

@@ -5,7 +5,7 @@ whole stretches of :data:`_STRETCH_S` seconds are drawn anew, in each run by its
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -29,12 +29,8 @@ _DRAWN: Final = 400
 ALL: Final = "all"
 
 QUANTILES: Final = {"p50": 0.50, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
-_STATISTICS: Final[dict[str, Callable[[Floats], float]]] = {
-    "p50": lambda values: float(np.quantile(values, 0.50)),
-    "p95": lambda values: float(np.quantile(values, 0.95)),
-    "p99": lambda values: float(np.quantile(values, 0.99)),
-    "above 400 ms": lambda values: float(np.mean(values > NOTICED_S)),
-}
+_COMPARED: Final = ("p50", "p95", "p99")
+_ABOVE: Final = "above 400 ms"
 
 
 class Difference(NamedTuple):
@@ -81,15 +77,22 @@ def differences(first: Samples, second: Samples, seed: int = 1) -> list[Differen
     found = []
     for call in [*(each for each in first.calls() if each in second.calls()), ALL]:
         one, two = (run if call == ALL else run.of(call) for run in (first, second))
-        drawn = [list(_redrawn(run, random)) for run in (one, two)]
-        for what, statistic in _STATISTICS.items():
-            before, after = statistic(one.response_s), statistic(two.response_s)
-            low, high = -math.inf, math.inf
-            if all(drawn):
-                changes = [statistic(b) - statistic(a) for a, b in zip(*drawn, strict=True)]
-                low, high = np.quantile(changes, [0.025, 0.975]).tolist()
-            found.append(Difference(call, what, before, after, Interval(after - before, low, high)))
+        before, after = (_figures(run.response_s) for run in (one, two))
+        drawn = [[_figures(values) for values in _redrawn(run, random)] for run in (one, two)]
+        if all(drawn):
+            low, high = np.quantile(np.array(drawn[1]) - np.array(drawn[0]), [0.025, 0.975], axis=0)
+        else:
+            low, high = np.full(len(before), -math.inf), np.full(len(before), math.inf)
+        rows = (each.tolist() for each in (before, after, after - before, low, high))
+        for what, was, now, change, least, most in zip((*_COMPARED, _ABOVE), *rows, strict=True):
+            found.append(Difference(call, what, was, now, Interval(change, least, most)))
     return found
+
+
+def _figures(values: Floats) -> Floats:
+    """What is compared: quantiles, and the share above 400 ms."""
+    quantiles = np.quantile(values, [QUANTILES[name] for name in _COMPARED])
+    return np.append(quantiles, np.mean(values > NOTICED_S))
 
 
 def _redrawn(samples: Samples, random: np.random.Generator) -> Iterator[Floats]:
@@ -109,7 +112,7 @@ def comparison(found: list[Difference], names: tuple[str, str]) -> Table:
         f"{names[1]} against {names[0]}", ["call", "figure", names[0], names[1], "difference [95 %]", "verdict"]
     )
     for each in found:
-        scale, digits = (1.0, 4) if each.what == "above 400 ms" else (1000.0, 3)
+        scale, digits = (1.0, 4) if each.what == _ABOVE else (1000.0, 3)
         low, high = (each.difference.low * scale, each.difference.high * scale)
         change = f"{each.difference.mean * scale:+.{digits}f} [{low:+.{digits}f} … {high:+.{digits}f}]"
         unit = each.what if scale == 1 else f"{each.what} ms"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from kit.agents import CLUSTER, Cluster, Scheduler, free_port, until
+from kit.routes import EPOCH, Route
 
 from cosched.wire import messages as wire
 
@@ -16,6 +17,8 @@ cat "$COSCHED_NODE_FILE"
 echo "no such thing" >&2
 exit 3
 """
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 SAYS_INTERFACE = b"#!/bin/sh\necho $INTERFACE\n"
 
 
@@ -70,98 +73,94 @@ async def test_job_gets_the_interface_of_a_node_whose_address_is_a_name(cluster:
         assert await scheduler.output("a", 5) == b"lo\n"
 
 
-async def test_output_is_read_in_bounded_pieces_while_the_job_runs(cluster: Cluster) -> None:
-    cluster.node("a")
-    async with cluster.scheduler() as scheduler:
-        fence = scheduler.fence
-        await scheduler.tell("a", cluster.prepare(fence, 5, "a"))
-        await scheduler.next("a", wire.Prepared)
-        script = b"#!/bin/sh\nhead -c 300000 /dev/zero\nexec sleep 600\n"
-        await scheduler.tell("a", order(fence, wire.Run, 5, 2, script=script, arguments=()))
-        await scheduler.next("a", wire.Started)
-        sizes = []
-        offset, number = 0, 0
-        while offset < 300_000:
-            number += 1
-            await scheduler.tell("a", wire.ReadOutput(number, 5, 1, "stdout", offset, 1 << 30))
-            chunk = await scheduler.next("a", wire.OutputChunk, request=number)
-            assert not chunk.final
-            assert len(chunk.data) <= wire.MAX_CHUNK_BYTES
-            if chunk.data:
-                sizes.append(len(chunk.data))
-            offset += len(chunk.data)
-        assert sum(sizes) == 300_000
-        assert len(sizes) > 1
-        await ended(scheduler, "a", 5)
-        killed = await scheduler.next("a", wire.ProgramEnded)
-        assert killed.exit.cause == "killed"
-        await scheduler.tell("a", wire.ReadOutput(99, 5, 1, "stdout", 300_000, 1000))
-        last = await scheduler.next("a", wire.OutputChunk, request=99)
-        assert (last.final, last.size, last.data) == (True, 300_000, b"")
-        await scheduler.tell("a", wire.ReadOutput(100, 5, 1, "stdlog", 0, 1000))
-        assert (await scheduler.next("a", wire.OutputChunk, request=100)).error
+async def test_output_is_read_in_bounded_pieces_while_the_job_runs(route: Route) -> None:
+    cluster, scheduler, job = route.cluster, route.scheduler, route.number()
+    fence = scheduler.fence
+    await scheduler.tell("a", cluster.prepare(fence, job, "a"))
+    await scheduler.next("a", wire.Prepared)
+    script = b"#!/bin/sh\nhead -c 300000 /dev/zero\nexec sleep 600\n"
+    await scheduler.tell("a", order(fence, wire.Run, job, 2, script=script, arguments=()))
+    await scheduler.next("a", wire.Started)
+    sizes = []
+    offset, number = 0, 0
+    while offset < 300_000:
+        number += 1
+        await scheduler.tell("a", wire.ReadOutput(number, job, 1, "stdout", offset, 1 << 30))
+        chunk = await scheduler.next("a", wire.OutputChunk, request=number)
+        assert not chunk.final
+        assert len(chunk.data) <= wire.MAX_CHUNK_BYTES
+        if chunk.data:
+            sizes.append(len(chunk.data))
+        offset += len(chunk.data)
+    assert sum(sizes) == 300_000
+    assert len(sizes) > 1
+    await ended(scheduler, "a", job)
+    killed = await scheduler.next("a", wire.ProgramEnded)
+    assert killed.exit.cause == "killed"
+    await scheduler.tell("a", wire.ReadOutput(99, job, 1, "stdout", 300_000, 1000))
+    last = await scheduler.next("a", wire.OutputChunk, request=99)
+    assert (last.final, last.size, last.data) == (True, 300_000, b"")
+    await scheduler.tell("a", wire.ReadOutput(100, job, 1, "stdlog", 0, 1000))
+    assert (await scheduler.next("a", wire.OutputChunk, request=100)).error
 
 
-async def test_every_order_is_obeyed_once_and_answered_again(cluster: Cluster) -> None:
-    node = cluster.node("a")
-    canary = node.base / "runs"
-    async with cluster.scheduler() as scheduler:
-        fence = scheduler.fence
-        prepare = cluster.prepare(fence, 5, "a")
-        run = order(
-            fence, wire.Run, 5, 2, script=f"#!/bin/sh\necho >> {canary}\nexec sleep 600\n".encode(), arguments=()
-        )
-        answers: dict[int, list[Any]] = {1: [], 2: []}
-        for _ in range(3):
-            await scheduler.tell("a", prepare)
-            answers[1].append(await scheduler.next("a", wire.Prepared))
-        for _ in range(3):
-            await scheduler.tell("a", run)
-            answers[2].append(await scheduler.next("a", wire.Started))
+async def test_every_order_is_obeyed_once_and_answered_again(route: Route) -> None:
+    cluster, scheduler, job = route.cluster, route.scheduler, route.number()
+    canary = route.place / "runs"
+    fence = scheduler.fence
+    prepare = cluster.prepare(fence, job, "a")
+    run = order(fence, wire.Run, job, 2, script=f"#!/bin/sh\necho >> {canary}\nexec sleep 600\n".encode(), arguments=())
+    answers: dict[int, list[Any]] = {1: [], 2: []}
+    for _ in range(3):
         await scheduler.tell("a", prepare)
         answers[1].append(await scheduler.next("a", wire.Prepared))
-        assert all(len(set(map(str, each))) == 1 for each in answers.values())
-        await until(canary.exists, "the script to run")
-        group = await ended(scheduler, "a", 5)
-        await scheduler.tell("a", order(fence, wire.Kill, 5, 3, grace_us=0))
-        assert await scheduler.next("a", wire.GroupEnded) == group
-        assert canary.read_text() == "\n"
+    for _ in range(3):
         await scheduler.tell("a", run)
-        await scheduler.next("a", wire.Started)
-        await scheduler.tell("a", order(fence, wire.Run, 5, 9, script=SCRIPT, arguments=()))
-        assert (await scheduler.next("a", wire.Refused)).code == "stale"
-        assert canary.read_text() == "\n"
+        answers[2].append(await scheduler.next("a", wire.Started))
+    await scheduler.tell("a", prepare)
+    answers[1].append(await scheduler.next("a", wire.Prepared))
+    assert all(len(set(map(str, each))) == 1 for each in answers.values())
+    await until(canary.exists, "the script to run")
+    group = await ended(scheduler, "a", job)
+    await scheduler.tell("a", order(fence, wire.Kill, job, 3, grace_us=0))
+    assert await scheduler.next("a", wire.GroupEnded) == group
+    assert canary.read_text() == "\n"
+    await scheduler.tell("a", run)
+    await scheduler.next("a", wire.Started)
+    await scheduler.tell("a", order(fence, wire.Run, job, 9, script=SCRIPT, arguments=()))
+    assert (await scheduler.next("a", wire.Refused)).code == "stale"
+    assert canary.read_text() == "\n"
 
 
-async def test_what_was_never_prepared_cannot_run_and_is_killed_at_once(cluster: Cluster) -> None:
-    cluster.node("a")
-    async with cluster.scheduler() as scheduler:
-        await scheduler.tell("a", order(scheduler.fence, wire.Run, 8, 2, script=SCRIPT, arguments=()))
-        assert (await scheduler.next("a", wire.Refused)).code == "unknown"
-        await ended(scheduler, "a", 9)
-        await scheduler.tell("a", cluster.prepare(scheduler.fence, 9, "a"))  # it comes late
-        assert (await scheduler.next("a", wire.Refused)).code == "stale"
+async def test_what_was_never_prepared_cannot_run_and_is_killed_at_once(route: Route) -> None:
+    cluster, scheduler, job = route.cluster, route.scheduler, route.number()
+    await scheduler.tell("a", order(scheduler.fence, wire.Run, job, 2, script=SCRIPT, arguments=()))
+    assert (await scheduler.next("a", wire.Refused)).code == "unknown"
+    other = route.number()
+    await ended(scheduler, "a", other)
+    await scheduler.tell("a", cluster.prepare(scheduler.fence, other, "a"))  # it comes late
+    assert (await scheduler.next("a", wire.Refused)).code == "stale"
 
 
-async def test_a_prepared_job_without_any_command_ends_when_killed(cluster: Cluster) -> None:
-    cluster.node("a")
-    async with cluster.scheduler() as scheduler:
-        await scheduler.tell("a", cluster.prepare(scheduler.fence, 5, "a"))
-        await scheduler.next("a", wire.Prepared)
-        await ended(scheduler, "a", 5)
+async def test_a_prepared_job_without_any_command_ends_when_killed(route: Route) -> None:
+    cluster, scheduler, job = route.cluster, route.scheduler, route.number()
+    await scheduler.tell("a", cluster.prepare(scheduler.fence, job, "a"))
+    await scheduler.next("a", wire.Prepared)
+    await ended(scheduler, "a", job)
 
 
-async def test_the_users_own_path_for_output_is_opened_by_the_guard(cluster: Cluster) -> None:
-    out = cluster.node("a").base / "out"
-    async with cluster.scheduler() as scheduler:
-        await scheduler.tell("a", cluster.prepare(scheduler.fence, 5, "a"))
-        await scheduler.next("a", wire.Prepared)
-        run = order(scheduler.fence, wire.Run, 5, 2, script=SCRIPT, arguments=(), output=str(out))
-        await scheduler.tell("a", run)
-        assert (await scheduler.next("a", wire.ProgramEnded)).error_tail == b"no such thing\n"
-        assert out.read_text().startswith(f"a {HOME}")
-        await scheduler.tell("a", wire.ReadOutput(1, 5, 1, "stdout", 0, 1000))
-        assert (await scheduler.next("a", wire.OutputChunk)).error == f"stdout was written to {out}"
+async def test_the_users_own_path_for_output_is_opened_by_the_guard(route: Route) -> None:
+    cluster, scheduler, job = route.cluster, route.scheduler, route.number()
+    out = route.place / "out"
+    await scheduler.tell("a", cluster.prepare(scheduler.fence, job, "a"))
+    await scheduler.next("a", wire.Prepared)
+    run = order(scheduler.fence, wire.Run, job, 2, script=SCRIPT, arguments=(), output=str(out))
+    await scheduler.tell("a", run)
+    assert (await scheduler.next("a", wire.ProgramEnded)).error_tail == b"no such thing\n"
+    assert out.read_text().startswith(f"a {HOME}")
+    await scheduler.tell("a", wire.ReadOutput(1, job, 1, "stdout", 0, 1000))
+    assert (await scheduler.next("a", wire.OutputChunk)).error == f"stdout was written to {out}"
+    await ended(scheduler, "a", job)
 
 
 @pytest.mark.parametrize(
@@ -172,64 +171,62 @@ async def test_the_users_own_path_for_output_is_opened_by_the_guard(cluster: Clu
     ],
 )
 async def test_the_guards_reasons_reach_the_scheduler(
-    cluster: Cluster, change: dict[str, Any], code: str, message: str
+    route: Route, change: dict[str, Any], code: str, message: str
 ) -> None:
-    cluster.node("a")
-    async with cluster.scheduler() as scheduler:
-        await scheduler.tell("a", cluster.prepare(scheduler.fence, 5, "a", **change))
-        refused = await scheduler.next("a", wire.Refused)
-        assert refused.code == code
-        assert message in refused.message
-        await ended(scheduler, "a", 5)
+    cluster, scheduler, job = route.cluster, route.scheduler, route.number()
+    await scheduler.tell("a", cluster.prepare(scheduler.fence, job, "a", **change))
+    refused = await scheduler.next("a", wire.Refused)
+    assert refused.code == code
+    assert message in refused.message
+    await ended(scheduler, "a", job)
 
 
-async def test_a_grant_that_does_not_fit_the_order_is_refused(cluster: Cluster) -> None:
-    cluster.node("a")
+async def test_a_grant_that_does_not_fit_the_order_is_refused(route: Route) -> None:
+    cluster, scheduler, job = route.cluster, route.scheduler, route.number()
+    grant = cluster.grant
     grants = {
-        "a signature that is not": cluster.grant(5, ("a",))[:-1] + b"x",
-        "is for job 6": cluster.grant(6, ("a",)),
-        "does not name a": cluster.grant(5, ("b",)),
-        "is for user 'daemon'": cluster.grant(5, ("a",), "daemon"),
-        "of epoch 9": cluster.grant(5, ("a",), epoch=9),
+        "a signature that is not": grant(job, ("a",), epoch=EPOCH)[:-1] + b"x",
+        f"is for job {job + 1}": grant(job + 1, ("a",), epoch=EPOCH),
+        "does not name a": grant(job, ("b",), epoch=EPOCH),
+        "is for user 'daemon'": grant(job, ("a",), "daemon", epoch=EPOCH),
+        "of epoch 9": grant(job, ("a",), epoch=9),
     }
-    async with cluster.scheduler() as scheduler:
-        for n, (words, grant) in enumerate(grants.items(), 1):
-            await scheduler.tell("a", cluster.prepare(scheduler.fence, 5, "a", n=n, grant=grant))
-            refused = await scheduler.next("a", wire.Refused)
-            assert refused.code == "failed"
-            assert words in refused.message
+    for n, (words, wrong) in enumerate(grants.items(), 1):
+        await scheduler.tell("a", cluster.prepare(scheduler.fence, job, "a", n=n, grant=wrong))
+        refused = await scheduler.next("a", wire.Refused)
+        assert refused.code == "failed"
+        assert words in refused.message
 
 
-async def test_orders_of_another_origin_are_refused(cluster: Cluster) -> None:
-    cluster.node("a")
-    async with cluster.scheduler(epoch=4) as scheduler:
-        for fence in (
-            wire.Fence(CLUSTER, 3, "instance-3"),
-            wire.Fence(CLUSTER, 4, "its double"),
-            wire.Fence(CLUSTER, 5, "not yet"),
-            wire.Fence("another", 4, "instance-4"),
-        ):
-            await scheduler.tell("a", cluster.prepare(fence, 5, "a"))
-            assert (await scheduler.next("a", wire.Refused)).code == "fenced"
+async def test_orders_of_another_origin_are_refused(route: Route) -> None:
+    cluster, scheduler, job = route.cluster, route.scheduler, route.number()
+    for fence in (
+        wire.Fence(CLUSTER, EPOCH - 1, f"instance-{EPOCH - 1}"),
+        wire.Fence(CLUSTER, EPOCH, "its double"),
+        wire.Fence(CLUSTER, EPOCH + 1, "not yet"),
+        wire.Fence("another", EPOCH, f"instance-{EPOCH}"),
+    ):
+        await scheduler.tell("a", cluster.prepare(fence, job, "a"))
+        assert (await scheduler.next("a", wire.Refused)).code == "fenced"
 
 
-async def test_what_is_no_message_is_refused_counted_and_logged_once(cluster: Cluster) -> None:
-    node = cluster.node("a")
-    async with cluster.scheduler() as scheduler:
-        await until(lambda: "a" in scheduler.links, "the agent to join")
-        link = scheduler.links["a"]
-        for nonsense in (b"", b"\xc1", b"\x81\xa4type\xa6Reboot", os.urandom(1000)) * 5:
-            await link.send(nonsense)
-        await link.send("text")
-        await scheduler.tell("a", cluster.prepare(scheduler.fence, 5, "a"))
-        await scheduler.next("a", wire.Prepared)
-        assert node.log.read_text().count("refused, message") == 1
+async def test_what_is_no_message_is_refused_counted_and_logged_once(route: Route) -> None:
+    node, cluster, scheduler, job = route.a, route.cluster, route.scheduler, route.number()
+    await until(lambda: "a" in scheduler.links, "the agent to join")
+    link = scheduler.links["a"]
+    for nonsense in (b"", b"\xc1", b"\x81\xa4type\xa6Reboot", os.urandom(1000)) * 5:
+        await link.send(nonsense)
+    await link.send("text")
+    await scheduler.tell("a", cluster.prepare(scheduler.fence, job, "a"))
+    await scheduler.next("a", wire.Prepared)
+    await ended(scheduler, "a", job)
+    assert node.log.read_text().count("refused, message") == 1
 
 
-async def test_a_message_that_is_too_long_costs_the_link_and_nothing_else(cluster: Cluster) -> None:
-    node = cluster.node("a")
-    async with cluster.scheduler() as scheduler:
-        await until(lambda: "a" in scheduler.links, "the agent to join")
-        await scheduler.links["a"].send(bytes(wire.MAX_FRAME_BYTES + 1))
-        await until(lambda: len(scheduler.hellos) == 2, "the agent to come back")
-        assert "refused, oversized" in node.log.read_text()
+async def test_a_message_that_is_too_long_costs_the_link_and_nothing_else(route: Route) -> None:
+    node, scheduler = route.a, route.scheduler
+    await until(lambda: "a" in scheduler.links, "the agent to join")
+    said = len(scheduler.hellos)
+    await scheduler.links["a"].send(bytes(wire.MAX_FRAME_BYTES + 1))
+    await until(lambda: len(scheduler.hellos) > said, "the agent to come back")
+    assert "refused, oversized" in node.log.read_text()

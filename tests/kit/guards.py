@@ -161,6 +161,7 @@ class RealGuard:
         self.process: subprocess.Popen[bytes] | None = None
         self.within: list[str] = []  # a command that runs it somewhere, in a view of its own of the machine, say
         self._clients: list[ClientByHand] = []
+        self._as_new: object = None  # its condition when it had started; None where it was started again
         self.top: dict[str, object] = {}  # further settings that are in no section
         self.config: dict[str, dict[str, object]] = {
             "paths": {
@@ -209,6 +210,7 @@ class RealGuard:
                 cwd=self.directory,
             )
         self.client()
+        self._as_new = self._condition() if self._as_new is None else _STARTED_AGAIN
         return self
 
     def errors(self) -> str:
@@ -259,6 +261,28 @@ class RealGuard:
             os.kill(int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()), signal.SIGTERM)
         else:
             process.terminate()
+
+    def is_as_new(self) -> bool:
+        """End every job and empty the directory of work; whether another test finds the guard as it was made."""
+        if self.process is None or self.process.poll() is not None or self._as_new is _STARTED_AGAIN:
+            return False
+        self._end_jobs()
+        for path in self.work.iterdir():
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        return self._condition() == self._as_new
+
+    def _condition(self) -> object:
+        """All that a test may leave: what the guard says, its files, its complaints."""
+        files = [
+            sorted(map(str, self.directory.glob("*"))),
+            sorted(map(str, (self.directory / "run").rglob("*"))),
+            sorted(map(str, (self.directory / "state").rglob("*"))),
+        ]
+        work = self.work.stat()
+        owner = (work.st_uid, work.st_gid, work.st_mode)
+        said = self.status()
+        del said["re"]
+        return said, files, owner, self.errors(), self.within, self.top, json.dumps(self.config, default=str)
 
     def close(self) -> None:
         """End every job, then the guard, then remove what is left; also after a test that failed half-way."""
@@ -433,3 +457,4 @@ class RealGuard:
 
 
 _null = -1
+_STARTED_AGAIN = object()

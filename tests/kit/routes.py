@@ -87,9 +87,14 @@ class Route:
     def _node(self, name: str) -> Node:
         return self.cluster.nodes.get(name) or self.cluster.node(name)
 
+    def number(self) -> int:
+        """Of a job that the test prepares and ends itself."""
+        self._node("a")
+        return next(self._numbers)
+
     async def job(self, *nodes: Node, user: str = "root") -> Job:
         """One that is prepared on these nodes."""
-        job = Job(self.cluster, self.scheduler, *nodes, user=user, number=next(self._numbers))
+        job = Job(self.cluster, self.scheduler, *nodes, user=user, number=self.number())
         await job.prepare()
         self.left += [(job, node) for node in nodes if node.agent is not None]
         return job

@@ -143,9 +143,9 @@ def test_a_jobs_end_takes_its_levers_along(guard: RealGuard) -> None:
     assert lever(guard, 1) == NEUTRAL
 
 
-@pytest.mark.parametrize(
-    ("request_", "code", "words"),
-    [
+def test_what_is_refused_changes_nothing(guard: RealGuard) -> None:
+    two_jobs(guard)
+    refused: list[tuple[dict[str, object], str, str]] = [
         ({"do": "weigh", "job": 7, "attempt": 1, "percent": 200, "until_us": 2**52}, "unknown", "job 7"),
         ({"do": "weigh", "job": 1, "attempt": 1, "percent": 200, "until_us": 1}, "stale", "ago"),
         ({"do": "weigh", "job": 1, "attempt": 1, "percent": 0, "until_us": 2**52}, "unknown", "percent"),
@@ -159,13 +159,11 @@ def test_a_jobs_end_takes_its_levers_along(guard: RealGuard) -> None:
             "twice",
         ),
         ({"do": "slots", "begin_us": 0, "slot_us": 20_000, "rows": [[1, 1]], "until_us": 2**52}, "unknown", "rows"),
-    ],
-)
-def test_what_is_refused_changes_nothing(guard: RealGuard, request_: dict[str, object], code: str, words: str) -> None:
-    two_jobs(guard)
-    found, story = guard.refused(request_)
-    assert found == code
-    assert words in story
+    ]
+    for request, code, words in refused:
+        found, story = guard.refused(request)
+        assert found == code
+        assert words in story
     assert (lever(guard, 1), lever(guard, 2)) == (NEUTRAL, NEUTRAL)
 
 

@@ -14,7 +14,9 @@ from kit.waiting import wait_for
 from cosched.linux import files, process
 from cosched.linux.cgroups import Cgroups
 from node_agent.guard.launcher import supervisor
-from node_agent.guard.launcher.supervisor import _MOST_A_VISIT, _Reaper
+from node_agent.guard.launcher.supervisor import _Reaper
+
+MOST = 8  # a visit, instead of 64
 
 
 @pytest.fixture
@@ -27,19 +29,20 @@ def groups() -> Iterator[Cgroups]:
 def test_a_visit_reaps_no_more_than_so_many_and_the_command_first(
     groups: Cgroups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(supervisor, "_MOST_A_VISIT", MOST)
     monkeypatch.setattr(supervisor, "_BETWEEN_VISITS_S", 3600.0)  # none comes by itself, however long this takes
 
     def supervise() -> None:
         again: list[float] = []
         reaper = _Reaper(groups, again.append)
-        for _ in range(_MOST_A_VISIT):
+        for _ in range(MOST):
             ended()
         command = ended(5)
         ended()
         assert reaper.reaped(command) == 5
         assert len(children()) == 2, "the command was reaped before the orphans that had ended before it"
         assert again == [], "whoever has a command's end has nothing left to wait for"
-        for _ in range(_MOST_A_VISIT):
+        for _ in range(MOST):
             ended()
         reaper.next_s = 0.0
         assert reaper.reaped(1 << 22) is None
@@ -57,7 +60,10 @@ def test_a_visit_reaps_no_more_than_so_many_and_the_command_first(
 
 
 @pytest.mark.slow
-def test_an_endless_number_of_orphans_does_not_hold_who_reaps_them(groups: Cgroups) -> None:
+def test_an_endless_number_of_orphans_does_not_hold_who_reaps_them(
+    groups: Cgroups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "_MOST_A_VISIT", MOST)
     groups.create("job-1.1", None, 512)
 
     def supervise() -> None:
@@ -68,11 +74,11 @@ def test_an_endless_number_of_orphans_does_not_hold_who_reaps_them(groups: Cgrou
             orphan_without_end(groups)
         try:
             for _ in range(3):
-                wait_for(lambda: len(children()) > 2 * _MOST_A_VISIT, "orphans")
+                wait_for(lambda: len(children()) > 2 * MOST, "orphans")
                 there = children()
                 reaper.next_s = 0.0
                 assert reaper.reaped(maker) is None
-                assert 0 < len(there - children()) <= _MOST_A_VISIT
+                assert 0 < len(there - children()) <= MOST
         finally:
             os.kill(maker, signal.SIGKILL)
         os.waitid(os.P_PID, maker, os.WEXITED | os.WNOWAIT)

@@ -278,36 +278,29 @@ async def theme_is_the_systems_until_it_is_chosen_and_all_fits_on_a_phone(page: 
     await tab.looks()
 
 
-async def test_used_links_and_ended_visits_say_what_to_do(browser: Chromium, cluster: Cluster) -> None:
+async def test_page_of_a_service_that_stops_and_comes_back(
+    browser: Chromium, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is shown is as of when the service was heard last; used links and ended visits say what to do."""
+    monkeypatch.setattr(streams, "STILL_THERE_S", 3600.0)  # so that it is not heard again ten minutes later
     async with shown(browser, cluster) as page:
-        tab = page.tab
+        tab, said = page.tab, "document.getElementById('state').innerText"
         used = next(url for url in tab.asked if "/page/enter/" in url)
         await tab.go(used)
         await tab.until("document.body && document.body.innerText.includes('cosched page')")
         await opened(page.service, page.proxy, tab)
-        await page.service.service.stop()
-        await tab.until("document.getElementById('state').innerText.includes('Not connected')")
-        async with running(cluster):
-            await tab.until("document.getElementById('state').innerText.includes('This visit has ended')")
-
-
-async def test_what_is_shown_is_as_of_when_the_service_was_heard_last(
-    browser: Chromium, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(streams, "STILL_THERE_S", 3600.0)  # so that it is not heard again ten minutes later
-    async with shown(browser, cluster) as page:
-        said = "document.getElementById('state').innerText"
-        ahead = "const now = Date.now; self.ahead = 0; Date.now = () => now() + self.ahead; 0"
-        await page.tab.js(ahead)
+        await tab.js("const now = Date.now; self.ahead = 0; Date.now = () => now() + self.ahead; 0")
         heard = await page.service.submit(hold=True, name="heard")
-        await page.tab.until(f"({rows('mine')}).some((text) => text.trim().startsWith('{heard} '))")
-        before = await page.tab.js("new Date().toTimeString().slice(0, 5)")
-        await page.tab.js("self.ahead = 600_000; 0")  # ten minutes later
+        await tab.until(f"({rows('mine')}).some((text) => text.trim().startsWith('{heard} '))")
+        before = await tab.js("new Date().toTimeString().slice(0, 5)")
+        await tab.js("self.ahead = 600_000; 0")  # ten minutes later
         await page.service.service.stop()
-        text = await page.tab.until(f"{said}.includes('Not connected') && {said}")
+        text = await tab.until(f"{said}.includes('Not connected') && {said}")
         hour, minute = map(int, re.findall(r"(\d\d):(\d\d)", text)[0])
         late = (hour * 60 + minute - int(before[:2]) * 60 - int(before[3:])) % (24 * 60)
         assert late <= 2, (text, before)
+        async with running(cluster):
+            await tab.until(f"{said}.includes('This visit has ended')")
 
 
 async def test_axe_finds_nothing_serious(browser: Chromium, cluster: Cluster, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,7 @@ def base() -> set[str]:
     return found
 
 
+@cache
 def missing() -> set[str]:
     """Every module that is installed here and not by the base."""
     kept = base() | {"cosched-testbed"}

@@ -290,6 +290,14 @@ def test_a_damaged_index_hides_nothing(tmp_path: Path, index: str) -> None:
     assert refused, "no damage was noticed"
 
 
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A journal that a crash has left."""
+    made = driven(tmp_path_factory.mktemp("crashed") / "journal.db", 150)
+    made.crash()
+    return made.path
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -318,15 +326,14 @@ def test_a_damaged_index_hides_nothing(tmp_path: Path, index: str) -> None:
         "UPDATE runs SET run = 'x'",
     ],
 )
-def test_rows_that_are_not_what_was_written_are_refused(tmp_path: Path, damage: str) -> None:
-    made = driven(tmp_path / "journal.db", 150)
-    made.crash()
-    with closing(sqlite3.connect(made.path)) as db:
+def test_rows_that_are_not_what_was_written_are_refused(crashed: Path, tmp_path: Path, damage: str) -> None:
+    path = copied(crashed, tmp_path / "damaged")
+    with closing(sqlite3.connect(path)) as db:
         assert db.execute(damage).rowcount > 0
         db.commit()
-    refused = recovered(made.path)
+    refused = recovered(path)
     assert isinstance(refused, JournalRefused), damage
-    assert str(made.path) in str(refused)
+    assert str(path) in str(refused)
 
 
 def test_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:

@@ -102,8 +102,8 @@ def desk(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run([base, "-m", "venv", "--without-pip", place])
     (pip,) = wheels.glob("pip-*.whl")
     run([
-        base, pip / "pip", "--isolated", "--python", place / "bin" / "python", "install", "-q", "--no-index", "--no-compile",
-        "--no-cache-dir", "--find-links", wheels, "--require-hashes", "-r", wheels / "requirements.txt",
+        base, pip / "pip", "--isolated", "--python", place / "bin" / "python", "install", "-q", "--no-index",
+        "--no-compile", "--no-cache-dir", "--find-links", wheels, "--require-hashes", "-r", wheels / "requirements.txt",
     ])  # fmt: skip
     return place
 

@@ -17,6 +17,8 @@ pytest.importorskip("mpi4py")
 ALL, ONE, OTHER = {"n0": 2, "n1": 2}, {"n0": 1, "n1": 0}, {"n0": 0, "n1": 1}
 ASKING = Path(__file__).with_name("asking.py")
 FAILING = Path(__file__).with_name("failing.py")
+Job = tuple[Agents, Running]
+one_process = pytest.mark.xdist_group("malleable")
 
 
 @pytest.fixture
@@ -32,7 +34,26 @@ def running(request: pytest.FixtureRequest, tmp_path: Path, them: Agents) -> Ite
         yield program
 
 
-def test_an_agent_that_starts_anew_hears_what_is_in_force_and_is_obeyed(them: Agents, running: Running) -> None:
+@pytest.fixture(scope="module", params=WHEELS)
+def lasting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
+    """The same for several tests, one after the other; in the end its answer is right."""
+    place = tmp_path_factory.mktemp("lasting")
+    with agents(place, 2) as them, counting(request.param, place).run(place, [2, 2]) as program:
+        yield them, program
+        program.enough()
+
+
+@pytest.fixture
+def job(lasting: Job) -> Job:
+    """That, with all ranks enabled."""
+    them, program = lasting
+    them.begin_anew(ALL, program)
+    return lasting
+
+
+@one_process
+def test_an_agent_that_starts_anew_hears_what_is_in_force_and_is_obeyed(job: Job) -> None:
+    them, running = job
     them.resize(1, ONE, running)
     them.stop("n0")
     running.passes_a_step()
@@ -41,11 +62,12 @@ def test_an_agent_that_starts_anew_hears_what_is_in_force_and_is_obeyed(them: Ag
     wait_for(lambda: ("n0", 1) in them.adapted, "the leader to say again what is in force")
     them.resize(2, ALL, running)
     assert running.ranks == [0, 1, 2, 3]
-    running.enough()
 
 
-def test_the_node_of_sleepers_may_lose_its_agent_meanwhile(them: Agents, running: Running) -> None:
+@one_process
+def test_the_node_of_sleepers_may_lose_its_agent_meanwhile(job: Job) -> None:
     """They have no hint then; the leader's message wakes them."""
+    them, running = job
     them.resize(1, ONE, running)
     them.stop("n1")
     them.offer(2, ALL, "n0")
@@ -54,10 +76,11 @@ def test_the_node_of_sleepers_may_lose_its_agent_meanwhile(them: Agents, running
     them.start("n1")
     them.resize(3, OTHER, running)
     assert them.adapted[-1] == ("n1", 3)
-    running.enough()
 
 
-def test_maps_that_come_while_others_are_carried_out_end_in_the_newest(them: Agents, running: Running) -> None:
+@one_process
+def test_maps_that_come_while_others_are_carried_out_end_in_the_newest(job: Job) -> None:
+    them, running = job
     running.passes_a_step()
     for number in range(1, 60):
         them.offer(number, (ALL, ONE, OTHER)[number % 3], "n1", "n0")
@@ -65,10 +88,11 @@ def test_maps_that_come_while_others_are_carried_out_end_in_the_newest(them: Age
     assert running.ranks == [0, 2]
     numbers = [number for _, number in them.adapted]
     assert numbers == sorted(set(numbers))
-    running.enough()
 
 
-def test_a_map_that_only_sleepers_have_heard_of_changes_nothing(them: Agents, running: Running) -> None:
+@one_process
+def test_a_map_that_only_sleepers_have_heard_of_changes_nothing(job: Job) -> None:
+    them, running = job
     them.resize(1, ONE, running)
     them.offer(2, ALL, "n1")
     running.passes_a_step()
@@ -76,10 +100,11 @@ def test_a_map_that_only_sleepers_have_heard_of_changes_nothing(them: Agents, ru
     them.offer(3, OTHER, "n0")
     them.wait_for(3, running)
     assert running.ranks == [2]
-    running.enough()
 
 
-def test_a_map_for_nobody_is_not_answered_and_one_with_the_same_shares_is(them: Agents, running: Running) -> None:
+@one_process
+def test_a_map_for_nobody_is_not_answered_and_one_with_the_same_shares_is(job: Job) -> None:
+    them, running = job
     them.resize(1, ONE, running)
     them.offer(2, {"n0": 0, "n1": 0})
     running.passes_a_step()
@@ -88,7 +113,6 @@ def test_a_map_for_nobody_is_not_answered_and_one_with_the_same_shares_is(them: 
     them.resize(4, {"n0": 1}, running)
     assert [number for _, number in them.adapted] == [1, 4]
     assert running.ranks == [0]
-    running.enough()
 
 
 @pytest.mark.parametrize("victim", [0, 3], ids=["the leader", "a sleeper"])

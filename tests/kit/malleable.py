@@ -67,9 +67,13 @@ class TheJob(JobLookup):
 
 
 class Agents:
-    """The channels of nodes n0, n1, …, in a thread; ``adapted`` and ``asked`` are what ranks have said, with nodes."""
+    """The channels of nodes n0, n1, …, in a thread; ``adapted`` and ``asked`` are what ranks have said, with nodes.
+
+    Maps are numbered from ``base``, so that several tests can have one job after the other.
+    """
 
     def __init__(self, directory: Path, nodes: int) -> None:
+        self.base = 0
         self.directory, self.names = directory, [f"n{number}" for number in range(nodes)]
         self.adapted: list[tuple[str, int]] = []
         self.asked: list[tuple[str, int]] = []
@@ -118,7 +122,7 @@ class Agents:
     def tell(self, number: int, shares: Mapping[str, int], *names: str) -> None:
         """The same, from inside the agents' loop."""
         for name in names or self.names:
-            self.channels[name].offer(KEY, number, shares)
+            self.channels[name].offer(KEY, self.base + number, shares)
 
     def wait_for(self, number: int, running: "Running") -> None:
         """Until the job has said that it has adopted a map, or a newer one."""
@@ -134,9 +138,16 @@ class Agents:
         self.offer(number, shares)
         self.wait_for(number, running)
 
+    def begin_anew(self, shares: Mapping[str, int], running: "Running") -> None:
+        """Number the next maps from 1 again, and have this one in force."""
+        self.base += 1000
+        self.adapted.clear()
+        self.resize(0, shares, running)
+        self.adapted.clear()
+
     def _hear(self, name: str, number: int) -> None:
-        self.adapted.append((name, number))
-        self.on_adapted(number)
+        self.adapted.append((name, number - self.base))
+        self.on_adapted(number - self.base)
 
     def close(self) -> None:
         for name in list(self._entrances):

@@ -8,7 +8,6 @@ from typing import Final
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from cosched.errors import BadInput
 from cosched.identity.names import GRANT_KEY, GRANT_PUB, private
@@ -20,6 +19,8 @@ MOST_KEYS: Final = 2
 
 def load_grant_key(directory: Path) -> Ed25519PrivateKey:
     """The scheduler's key for grants. Raises :class:`BadInput` with the file."""
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415 (no agent wants it)
+
     path = private(directory / GRANT_KEY)
     try:
         key = load_pem_private_key(path.read_bytes(), None)
@@ -67,7 +68,7 @@ def load_grant_pub(directory: Path) -> GrantPub:
 
 def public_text(key: Ed25519PublicKey) -> bytes:
     """A key of grants as ``grant.pub`` has it."""
-    return key.public_bytes(Encoding.Raw, PublicFormat.Raw).hex().encode() + b"\n"
+    return key.public_bytes_raw().hex().encode() + b"\n"
 
 
 def learn_grant_pub(authority: Path, key: Ed25519PublicKey) -> None:

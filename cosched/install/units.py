@@ -10,6 +10,7 @@ from typing import Final
 
 from cosched.errors import FINAL_STATUSES, Failed
 from cosched.install.layout import AGENT, LOCAL_LOAD, SCHEDULER, Layout
+from cosched.install.modules import MODULES
 
 SLICE: Final = "cosched.slice"
 JOBS: Final = "cosched-jobs.service"
@@ -20,8 +21,6 @@ LOCAL_LOAD_UNIT: Final = "cosched-local-load.service"
 #: The parallel side's group, relative to the mount of the hierarchy.
 PLACE: Final = f"{SLICE}/{JOBS}/jobs"
 MOUNT: Final = "/sys/fs/cgroup"
-#: What guard and agent are started as, wherever: by systemd, detached, or in a lab.
-MODULES: Final = {"cosched-guard": "node_agent.guard", "cosched-agent": "node_agent"}
 
 _MADE: Final = (
     "# Written by cosched ('cosched node render' shows all of an installation); changes belong into a drop-in.\n"

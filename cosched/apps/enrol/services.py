@@ -19,7 +19,7 @@ from cosched.config.node import NodeConfig
 from cosched.errors import Failed
 from cosched.install import roles
 from cosched.install.layout import UNITS, Layout
-from cosched.install.units import MODULES
+from cosched.install.modules import MODULES
 from cosched.linux import machine
 
 NAMES: Final = ("cosched-guard", "cosched-agent")  # in the order of their start

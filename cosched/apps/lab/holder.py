@@ -44,7 +44,7 @@ from cosched.apps.lab.plan import (
     run_directory,
 )
 from cosched.apps.lab.sweep import kill_descendants
-from cosched.install.units import MODULES
+from cosched.install.modules import MODULES
 from cosched.linux import files
 from cosched.linux.process import become_subreaper, die_with_parent, set_name
 from node_agent.guard.base.requests import SOCKET_NAME

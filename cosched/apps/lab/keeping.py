@@ -9,7 +9,6 @@ a whole machine that stood still for a while silences a service as well.
 
 import contextlib
 import os
-import secrets
 import signal
 import socket
 import time
@@ -59,7 +58,7 @@ class Kept:
         self.signs: socket.socket | None = None
         self._environment: dict[str, str] = {}
         if service.watchdog_s:
-            name = f"cosched-{secrets.token_hex(8)}"
+            name = f"cosched-{os.urandom(8).hex()}"
             self.signs = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
             self.signs.bind(f"\0{name}")
             self._environment = {

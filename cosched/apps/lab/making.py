@@ -6,7 +6,6 @@ Whatever goes wrong on the way, also an interruption, what was made is removed a
 import json
 import os
 import random
-import secrets
 import socket
 import subprocess
 import time
@@ -180,7 +179,7 @@ class Making:
 
     def _make(self) -> None:
         self._pause()
-        cookie = secrets.token_hex(8)
+        cookie = os.urandom(8).hex()
         with _holder(self._directory, cookie) as channel:
             channel.send(str(self._wanted.tier).encode())
             answer = self._answer(channel, patient=True)  # it ends what it tries before it ends itself

@@ -236,4 +236,4 @@ def test_there_is_one_source() -> None:
     started = {name for name, text in texts.items() if re.search(r"\bMODULES\[", text)}
     assert started == {"cosched/apps/enrol/services.py", "cosched/apps/lab/holder.py", "cosched/install/units.py"}
     named = {name for name, text in texts.items() if '"node_agent.guard"' in text}
-    assert named == {"cosched/install/units.py", "node_agent/guard/main.py"}  # the second is what its help calls it
+    assert named == {"cosched/install/modules.py", "node_agent/guard/main.py"}  # the second is what its help calls it

@@ -196,13 +196,16 @@ class Desk:
             while True:
                 await self._look()
                 self._again.clear()
-                unheard = self.watched.presence is Presence.AWAY and self._habit().watched
-                soon = unheard and not self.sources.hears  # an arrival would not be heard
-                await ends_within(min(self._period_s, _UNHEARD_S) if soon else self._period_s, self._again.wait())
+                await ends_within(self.next_look_s(), self._again.wait())
         finally:
             if self._looking is not None:
                 self._looking.cancel()
             await self.sources.close()
+
+    def next_look_s(self) -> float:
+        """After how many seconds to look again: soon where an arrival would not be heard."""
+        unheard = self.watched.presence is Presence.AWAY and self._habit().watched and not self.sources.hears
+        return min(self._period_s, _UNHEARD_S) if unheard else self._period_s
 
     async def _look(self) -> None:
         self.usage = self._load.look(0.9 * self._period_s)  # over less, a short-lived process is much

@@ -207,33 +207,24 @@ def test_what_has_privileges_loads_the_standard_library_alone() -> None:
     assert ours == shared | {f"node_agent.{each}" for each in PRIVILEGED}
 
 
-@pytest.mark.parametrize(
-    ("agreed", "card", "listens", "expected"),
-    [
+async def test_whether_the_machine_could_be_woken(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = cluster.node("a", start=False)
+    node.start_guard()
+    await until((node.run / "desk.sock").exists, "the guard")
+    cases: list[tuple[bool, Card | None, bool, tuple[str, str]]] = [
         (False, None, False, ("ok", "its owner has not agreed (cosched desk wake on)")),
         (True, None, False, ("warn", "no Ethernet card has the address 127.0.0.1")),
         (True, CARD, False, ("warn", "eth9 does not listen while the machine sleeps: ethtool -s eth9 wol g")),
         (True, CARD, True, ("ok", "by eth9, 52:54:00:12:34:56, at 10.0.0.255")),
-    ],
-)
-async def test_whether_the_machine_could_be_woken(
-    cluster: Cluster,
-    monkeypatch: pytest.MonkeyPatch,
-    agreed: bool,
-    card: Card | None,
-    listens: bool,
-    expected: tuple[str, str],
-) -> None:
-    node = cluster.node("a", start=False)
-    node.start_guard()
-    await until((node.run / "desk.sock").exists, "the guard")
-    if agreed:
-        told = await asyncio.to_thread(cosched, "desk", "wake", "on", "--socket", node.run / "desk.sock")
-        assert "wake: on" in told.stdout, told.stderr
-    monkeypatch.setattr(check, "card_of", lambda address: card)
-    monkeypatch.setattr(check, "listens_asleep", lambda card: listens)
-    found = next(each for each in findings(load_node(node.config)) if each.what == "waking")
-    assert (found.level, found.found) == expected
+    ]
+    for agreed, card, listens, expected in cases:
+        if agreed and card is None:
+            told = await asyncio.to_thread(cosched, "desk", "wake", "on", "--socket", node.run / "desk.sock")
+            assert "wake: on" in told.stdout, told.stderr
+        monkeypatch.setattr(check, "card_of", lambda address: card)  # noqa: B023
+        monkeypatch.setattr(check, "listens_asleep", lambda card: listens)  # noqa: B023
+        found = next(each for each in findings(load_node(node.config)) if each.what == "waking")
+        assert (found.level, found.found) == expected
 
 
 def test_what_is_no_card_is_none() -> None:

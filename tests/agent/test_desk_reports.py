@@ -88,10 +88,34 @@ def test_what_no_agent_says_is_refused(report: dict[str, object]) -> None:
         wire.from_agent(frame)
 
 
-async def test_desk_outside_of_its_hours_reports_when_they_begin(cluster: Cluster) -> None:
-    config = load_node(cluster.node("a", start=False).config)
+def unasked_desk(cluster: Cluster, **settings: str) -> Desk:
+    """Of a node that does not run."""
+    config = load_node(cluster.node("a", start=False, **settings).config)
     guard = Guard("/nowhere/guard.sock", lambda message: None, lambda: asyncio.sleep(0))
-    desk = Desk(config, guard, JobLookup(guard, config.cgroup.cosched, Path(config.cgroup.mount)), Lease())
+    return Desk(config, guard, JobLookup(guard, config.cgroup.cosched, Path(config.cgroup.mount)), Lease())
+
+
+@pytest.mark.parametrize(
+    ("preset", "presence", "hears", "look_s"),
+    [
+        ("desktop", Presence.AWAY, False, 0.5),
+        ("desktop", Presence.AWAY, True, 5.0),
+        ("desktop", Presence.PRESENT, False, 5.0),
+        ("dedicated", Presence.AWAY, False, 5.0),
+    ],
+)
+async def test_agent_looks_twice_a_second_where_an_arrival_would_not_be_heard(
+    cluster: Cluster, preset: str, presence: Presence, hears: bool, look_s: float
+) -> None:
+    """And at least every five seconds elsewhere, however seldom it is told to."""
+    desk = unasked_desk(cluster, presence=f'preset = "{preset}"\npoll_s = 60')
+    desk.watched = desk.watched._replace(presence=presence)
+    desk.sources.guard_tells = hears
+    assert desk.next_look_s() == look_s
+
+
+async def test_desk_outside_of_its_hours_reports_when_they_begin(cluster: Cluster) -> None:
+    desk = unasked_desk(cluster)
     at_us = boottime_us()
     desk.take({"paused": "outside", "paused_until_us": at_us + 100 * S, "closed": True})
     assert desk.report().opens_s == pytest.approx(100, abs=60)

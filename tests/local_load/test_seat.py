@@ -49,7 +49,7 @@ def keys_read(editor: int) -> int:
         return 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
 def test_told_to_leave_he_tells_what_he_felt_and_all_of_him_goes(number: signal.Signals) -> None:
     with user(*_HELD) as process:
         parts = wait_until_he_types(process)
@@ -77,8 +77,10 @@ def test_a_user_whose_process_is_killed_is_told_as_a_failure() -> None:
 
 
 def test_he_types_at_a_terminal_of_his_own_that_keys_are_read_from() -> None:
+    """And leaves by SIGTERM as by the other signals."""
     with user(*_HELD) as process:
-        editor = wait_until_he_types(process)["editor"]
+        parts = wait_until_he_types(process)
+        editor = parts["editor"]
         assert os.stat(f"/proc/{editor}/fd/0").st_rdev == os.stat(os.readlink(f"/proc/{editor}/fd/0")).st_rdev
         status = Path(f"/proc/{editor}/stat").read_bytes().rpartition(b")")[2].split()
         session, terminal = int(status[3]), int(status[4])
@@ -90,6 +92,8 @@ def test_he_types_at_a_terminal_of_his_own_that_keys_are_read_from() -> None:
         document = told(process)
     assert document["calls"]["key"]["count"] > 2
     assert document["lost_keys"] == 0
+    assert document["sessions"] == 1
+    assert not [pid for pid in parts.values() if Path(f"/proc/{pid}").exists()]
 
 
 def test_idle_synthetic_user_keeps_emitting_presence_signs(tmp_path: Path) -> None:

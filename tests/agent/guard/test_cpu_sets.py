@@ -339,16 +339,19 @@ def test_threads_that_come_while_a_set_is_given_have_it_too(running: Callable[[s
     assert cpus_of(pid) == [{first}] * len(cpus_of(pid))
 
 
-@pytest.mark.parametrize("cpus", [1, 2])
-def test_a_job_that_is_made_ready_with_cpus_begins_on_them(any_guard: RealGuard, cpus: int) -> None:
+def test_a_job_that_is_made_ready_with_cpus_begins_on_them(any_guard: RealGuard) -> None:
     guard, everywhere = any_guard, sorted(os.sched_getaffinity(0))
-    guard.prepare(cpus=cpus)
-    assert guard.listed()["cpus"] == everywhere[:cpus]
-    assert all_on(guard.shell("exec sleep 600"), everywhere[:cpus])
-    guard.kill()
-    guard.start()
-    assert guard.listed()["cpus"] == everywhere[:cpus]
-    assert all_on(guard.shell("exec sleep 600", n=1), everywhere[:cpus])
+    for cpus in (1, 2):
+        guard.prepare(cpus, cpus=cpus)
+        assert guard.listed(cpus)["cpus"] == everywhere[:cpus]
+        assert all_on(guard.shell("exec sleep 600", job=cpus), everywhere[:cpus])
+        guard.kill()
+        guard.start()
+        assert guard.listed(cpus)["cpus"] == everywhere[:cpus]
+        assert all_on(guard.shell("exec sleep 600", job=cpus, n=1), everywhere[:cpus])
+        guard.ask({"do": "kill", "job": cpus, "attempt": 1, "grace_us": 0})
+        guard.event("empty", job=cpus)
+        guard.ask({"do": "forget", "job": cpus, "attempt": 1})
 
 
 def test_a_process_that_makes_threads_without_end_does_not_hold_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from kit.guards import DAEMON, MIB, SYSTEM_PYTHON, US_PER_S, RealGuard, alive, places
 from kit.waiting import wait_for
 
@@ -227,24 +226,22 @@ def test_a_job_goes_on_when_its_guard_is_killed_and_the_next_guard_has_it(any_gu
     guard.ask({"do": "forget", "job": 1, "attempt": 1})
 
 
-@pytest.mark.parametrize("after_ms", [0, 1, 2, 4, 8, 16])
-def test_what_a_killed_guard_had_half_prepared_is_forgotten_and_prepared_anew(
-    any_guard: RealGuard, after_ms: int
-) -> None:
+def test_what_a_killed_guard_had_half_prepared_is_forgotten_and_prepared_anew(any_guard: RealGuard) -> None:
     """As an agent does whose guard has gone before it answered: whatever there is of it, the job runs."""
     guard = any_guard
-    guard.client().send(guard.preparation())
-    time.sleep(after_ms / 1000)
-    guard.kill()
-    guard.start()
-    with contextlib.suppress(GuardRefused):  # nothing was there yet
-        guard.ask({"do": "forget", "job": 1, "attempt": 1})
-    guard.prepare()
-    guard.shell("exit 3")
-    assert guard.event("exited", n=0)["status"] == 3
-    guard.event("empty", job=1)
-    guard.ask({"do": "forget", "job": 1, "attempt": 1})
-    assert list(guard.directory.glob("state/jobs/*")) == []
+    for job, after_ms in enumerate((0, 1, 2, 4, 8, 16), 1):
+        guard.client().send(guard.preparation(job))
+        time.sleep(after_ms / 1000)
+        guard.kill()
+        guard.start()
+        with contextlib.suppress(GuardRefused):  # nothing was there yet
+            guard.ask({"do": "forget", "job": job, "attempt": 1})
+        guard.prepare(job)
+        guard.shell("exit 3", job=job)
+        assert guard.event("exited", n=0)["status"] == 3
+        guard.event("empty", job=job)
+        guard.ask({"do": "forget", "job": job, "attempt": 1})
+        assert list(guard.directory.glob("state/jobs/*")) == []
 
 
 def test_what_is_prepared_waits_until_what_a_predecessor_left_of_it_is_removed(any_guard: RealGuard) -> None:

@@ -210,9 +210,8 @@ def test_without_privileges_tmpdir_is_the_jobs_own(make_guard: Callable[..., Rea
     assert guard.status()["can"]["private /tmp"].startswith("no: ")
 
 
-@pytest.mark.parametrize(
-    ("fields", "code", "story"),
-    [
+def test_what_is_not_made_ready_says_why_and_leaves_nothing(guard: RealGuard) -> None:
+    refused: list[tuple[dict[str, Any], str, str]] = [
         ({"user": "no-such-user-here"}, "user", "there is no user no-such-user-here on this node"),
         ({"user": "root"}, "user", "jobs of root (uid 0, gid 0) are not allowed (security.allow_root)"),
         ({"user": "daemon"}, "user", "daemon has uid 1, below this node's minimum of 1000 (security.min_uid)"),
@@ -224,17 +223,14 @@ def test_without_privileges_tmpdir_is_the_jobs_own(make_guard: Callable[..., Rea
         ({"directory": "/etc/passwd"}, "directory", "/etc/passwd: Not a directory, as {user} on this node"),
         ({"directory": "/tmp/unseen"}, "directory", "(a job's /tmp is its own)"),
         ({"memory_bytes": 1025 * MIB}, "memory", f"{1025 * MIB} bytes wanted beside 0 of other jobs"),
-    ],
-)
-def test_what_is_not_made_ready_says_why_and_leaves_nothing(
-    guard: RealGuard, fields: dict[str, Any], code: str, story: str
-) -> None:
-    found = guard.refused(guard.preparation(**fields))
-    assert found[0] == code
-    assert story.format(user=guard.user, uid=guard.account.pw_uid) in found[1]
-    assert guard.ask({"do": "list"})["groups"] == []
-    assert list(guard.directory.glob("state/jobs/*")) == []
-    assert [job for place in places(guard.group) for job in place.glob("job-*")] == []
+    ]
+    for fields, code, story in refused:
+        found = guard.refused(guard.preparation(**fields))
+        assert found[0] == code
+        assert story.format(user=guard.user, uid=guard.account.pw_uid) in found[1]
+        assert guard.ask({"do": "list"})["groups"] == []
+        assert list(guard.directory.glob("state/jobs/*")) == []
+        assert [job for place in places(guard.group) for job in place.glob("job-*")] == []
 
 
 def test_guard_of_one_user_refuses_jobs_of_other_users(make_guard: Callable[..., RealGuard]) -> None:

@@ -133,6 +133,8 @@ def seated(count: int, seed: int) -> list[str]:
 
     The proportions hold for the first desks as well as they can (largest remainder), so that four desks are a mixture.
     """
+    if not count:
+        return []  # no profile has to be read
     shares = {name: find(name).users_share for name in built_in()}
     total = sum(shares.values())
     chosen = Random(f"seats {seed}").choices(list(shares), list(shares.values()))[:count]  # the first is chance

@@ -47,6 +47,8 @@ from local_load.schedule import recorded
 Say = Callable[[str], None]
 
 _STEP_S: Final = 0.02
+#: From one look at the agents to the next: each asks the scheduler and every process 1.
+_LOOK_S: Final = 0.05
 _HOLDER_S: Final = 30.0
 _TAIL_LINES: Final = 15
 _LEAST_MEMORY: Final = 64 << 20
@@ -282,7 +284,7 @@ class Making:
         up: set[str] = set()
         problem = "nothing"
         while True:
-            self._pause(_STEP_S)
+            self._pause(_LOOK_S)
             try:
                 up = {node.name for node in joined(plan.path("api", "scheduler.sock")) if node.state == "up"}
                 missing = [node.name for node in plan.nodes if node.name not in up]

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from cosched.apps.lab.joined import joined
+from cosched.apps.lab.lab import Lab
 from cosched.wire.api import NodeDoc
 from kit.groups import groups
 from kit.needs import need_namespaces_of, need_root
@@ -90,7 +91,15 @@ class Bench:
                 command.kill()
 
     def output(self, node: str, *argv: object) -> str:
-        return self.done("run", "--quiet", "--name", self.name, node, "--", *argv)
+        """What a program at a desk prints, which must succeed; started from here, without a command for it."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("COSCHED_RUNTIME_DIR", str(self.runtime))
+            lab = Lab(self.name)
+        ended = lab.run(
+            node, [str(each) for each in argv], env=self.environment(), directory="/", timeout_s=_TIMEOUT_S
+        )  # fmt: skip
+        assert ended.returncode == 0, f"{argv}: {ended}"
+        return ended.stdout.decode()
 
     def down(self) -> str:
         return self.done("down", "--name", self.name)

@@ -128,7 +128,8 @@ def test_a_command_whose_caller_dies_gets_hung_up(two_nodes: Tiered) -> None:
     with bench.running("node1", "sh", "-c", "echo $$; exec sleep 600") as running:
         pid = running.stdout.readline().strip()
         running.kill()
-    wait_for(lambda: bench.run("node1", "sh", "-c", f"kill -0 {pid}").returncode != 0, "the command to end")
+    ended = f"kill -0 {pid} || echo ended"
+    wait_for(lambda: bench.output("node1", "sh", "-c", ended), "the command to end")
 
 
 def test_at_a_terminal_the_command_has_one_of_the_node(two_nodes: Tiered) -> None:
@@ -229,8 +230,8 @@ def test_nodes_do_not_see_each_others_files_memory_and_terminals(separated: Benc
     places = ("/tmp", "/var/tmp", "/dev/shm", "/run")
     separated.output("node1", "sh", "-c", "; ".join(f"echo mine >{place}/{mark}" for place in places))
     script = "; ".join(f"test -e {place}/{mark} && echo {place}" for place in places) + "; ls /dev/pts"
-    assert separated.run("node1", "sh", "-c", script).stdout.split() == [*places, "ptmx"]
-    assert separated.run("node2", "sh", "-c", script).stdout.split() == ["ptmx"]
+    assert separated.output("node1", "sh", "-c", script).split() == [*places, "ptmx"]
+    assert separated.output("node2", "sh", "-c", script).split() == ["ptmx"]
     assert [place for place in places if Path(place, mark).exists()] == []
     consoles = separated.output("node1", "sh", "-c", "ls /dev")
     assert set(consoles.split()) <= {
@@ -270,8 +271,8 @@ def test_nodes_reach_each_other_by_name(separated: Bench) -> None:
 @with_namespaces
 def test_the_scheduler_is_found_from_a_desk(separated: Bench) -> None:
     python = separated.python
-    told = separated.output("node2", python, "-P", "-m", "cosched.apps.cli.main", "nodes", "--json")
-    assert [node["name"] for node in json.loads(told)["nodes"]] == list(NODES)
+    told = separated.run("node2", python, "-P", "-m", "cosched.apps.cli.main", "nodes", "--json")
+    assert [node["name"] for node in json.loads(told.stdout)["nodes"]] == list(NODES)
 
 
 @pytest.mark.xdist_group("limited lab")

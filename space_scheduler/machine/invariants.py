@@ -89,15 +89,15 @@ def _walk_nodes(machine: Machine, capacity: NamedCapacity) -> None:
             used.setdefault(share.node, []).append((job.id, share, share.tasks * job.memory_bytes))
             if capacity[share.node].lost and not capacity.within_one_cluster(share.node for share in shares):
                 assert record.state is JobState.ENDING, f"job {job.id} is {record.state} on the lost {share.node}"
-    for status in (each.status() for each in capacity):
-        name, jobs = status.node.name, used.pop(status.node.name, [])
-        assert status.tasks == {job_id: share.tasks for job_id, share, _ in jobs}, f"{name} has other jobs than it says"
-        assert status.used_procs == sum(share.procs for _, share, _ in jobs), (
-            f"{name}: {status.used_procs} used, {jobs}"
+    for member in capacity:
+        name, jobs = member.node.name, used.pop(member.node.name, [])
+        assert member.tasks == {job_id: share.tasks for job_id, share, _ in jobs}, f"{name} has other jobs than it says"
+        assert member.used_procs == sum(share.procs for _, share, _ in jobs), (
+            f"{name}: {member.used_procs} used, {jobs}"
         )
-        assert status.used_memory_bytes == sum(held for *_, held in jobs), f"{name}: {status.used_memory_bytes}, {jobs}"
-        assert status.used_procs <= status.most_procs, f"{name} is over-committed: {status}"
-        assert status.used_memory_bytes <= status.most_memory_bytes, f"{name} has too little memory: {status}"
+        assert member.used_memory_bytes == sum(held for *_, held in jobs), f"{name}: {member.used_memory_bytes}, {jobs}"
+        assert member.used_procs <= member.most_procs, f"{name} is over-committed: {member}"
+        assert member.used_memory_bytes <= member.most_memory_bytes, f"{name} has too little memory: {member}"
     assert not used, f"jobs hold nodes that never joined: {used}"
 
 

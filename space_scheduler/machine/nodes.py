@@ -1,6 +1,7 @@
 """One named node of a machine: what it has, who uses it, and what jobs hold of it."""
 
 import re
+from functools import lru_cache
 
 import msgspec
 
@@ -44,7 +45,7 @@ class NodeStatus(SavedNode, kw_only=True):
     used_procs: int
     used_memory_bytes: int
     tasks: dict[int, int]
-    most_procs: int  # what may be used: more than the node has while jobs hold what it had before it shrank
+    most_procs: int
     most_memory_bytes: int
 
     @property
@@ -92,6 +93,16 @@ class Member(SavedNode, kw_only=True):
         return self.node.memory_beside(self.owner)
 
     @property
+    def most_procs(self) -> int:
+        """How many processors may be used: more than it has while jobs hold what it had before it shrank."""
+        return max(self.node.procs - self.node.held_procs, self.before[0])
+
+    @property
+    def most_memory_bytes(self) -> int:
+        """How much memory may be used, likewise."""
+        return max(self.memory_bytes, self.before[1])
+
+    @property
     def tasks(self) -> dict[int, int]:
         """How many tasks of each job are there."""
         return {job_id: each.tasks for job_id, each in self.residents.items()}
@@ -125,12 +136,13 @@ class Member(SavedNode, kw_only=True):
             used_procs=self.used_procs,
             used_memory_bytes=self.used_memory_bytes,
             tasks=self.tasks,
-            most_procs=max(self.node.procs - self.node.held_procs, self.before[0]),
-            most_memory_bytes=max(self.memory_bytes, self.before[1]),
+            most_procs=self.most_procs,
+            most_memory_bytes=self.most_memory_bytes,
         )
 
 
-def by_number(name: str) -> list[tuple[bool, int, str]]:
+@lru_cache(maxsize=1 << 14)
+def by_number(name: str) -> tuple[tuple[bool, int, str], ...]:
     """The sort key of a node's name: ``node2`` before ``node10``."""
     parts = re.findall(r"\d+|\D+", name)
-    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
+    return tuple((part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts)

@@ -113,6 +113,9 @@ class SchedulerState:
             found = f"{policy} cannot be had there: {traits.alone_because}"
             raise BadInput("policy, where jobs share nodes", found, "one with shares = True, such as 3dbf-light")
         self.policy = policy
+        # checked once: Python compares each method of a protocol
+        self._explaining = policy if isinstance(policy, Explaining) else None
+        self._self_checking = policy if isinstance(policy, SelfChecking) else None
         place = place_of(traits.place or rules.place, earlier=rules.edition < EDITION)
         self.machine = Machine(policy.order, rules, place, eligibility)
         self.queue, self.records = self.machine.jobs.queue, self.machine.jobs.records
@@ -541,13 +544,13 @@ class SchedulerState:
         record = self.machine.jobs[job_id]
         found = explain.explain(self.machine, record, self.now_us if now_us is None else now_us)
         head = self.queue.head()
-        if head is None or not isinstance(self.policy, Explaining):
+        if head is None or self._explaining is None:
             return found
         if record.job is head and found.why in _LACKING:
-            told = self.policy.waits(self.view(Changes()), head)
+            told = self._explaining.waits(self.view(Changes()), head)
             return found if told is None else Reason(told.why, {**told.numbers, **found.numbers}, found.node)
         if record.state is RUNNING and "waiting_job" not in found.numbers:
-            told = self.policy.waits(self.view(Changes()), head)
+            told = self._explaining.waits(self.view(Changes()), head)
             if told is not None and told.numbers.get("blocking_job") == job_id:
                 return explain.with_numbers(found, {"waiting_job": head.id})
         return found
@@ -584,8 +587,8 @@ class SchedulerState:
         invariants.walk(machine)
         ends = machine.jobs.ends
         seen_all = not self.happened() and not (ends and ends[0][0] <= machine.now_us)
-        if seen_all and isinstance(self.policy, SelfChecking):
-            self.policy.validate(self.view(Changes()))
+        if seen_all and self._self_checking is not None:
+            self._self_checking.validate(self.view(Changes()))
 
 
 def _answered(plan: Plan, machine: Machine) -> Plan:

@@ -32,6 +32,25 @@ def test_job_that_needs_a_closed_node_is_promised_its_opening(policy: str) -> No
     assert any(line.startswith("start 2 on n1×2") for line in drive.decide()), "it ends long before"
 
 
+@pytest.mark.parametrize("policy", ["easy", "backfill(2)", "conservative"])
+@pytest.mark.parametrize("later", [None, 700])
+def test_promise_moves_later_because_of_the_nodes_where_one_does_not_open_in_time(
+    policy: str, later: float | None
+) -> None:
+    """Promises of the opening are given up, or are of the next end there, and the cause is the capacity."""
+    drive = Drive(policy, nodes={"n1": (2,), "n2": (2,)})
+    if later is not None:
+        drive.submit(1, procs=2, estimate_s=later)
+        drive.decide_and_launch()
+    closed(drive, "n2", 600)
+    drive.submit(2, procs=4 if later is None else 2, estimate_s=60)
+    assert tells(drive) == ["tell 2 600 s"]
+    drive.at(600).submit(3, procs=2, estimate_s=600)
+    told = [line for line in drive.decide() if line.startswith("tell 2 ")]
+    at = "nothing promised" if later is None else "700 s"
+    assert [line.partition(",")[0] for line in told] == [f"tell 2 {at}: CAPACITY_CHANGED"]
+
+
 @pytest.mark.parametrize("policy", ["easy", "conservative"])
 def test_reservation_at_an_opening_keeps_its_nodes(policy: str) -> None:
     drive = Drive(policy, nodes={"n1": (2,), "n2": (2,)})

@@ -211,10 +211,15 @@ def _told(
         before = {job_id: at_us for job_id, at_us in before.items() if job_id not in gone}
     if before == promised:
         return []
-    why = changes.moved(_RESERVED)
+    started, head = {start.job.id for start in starts}, snapshot.queue.head()
+    if (
+        head is not None
+        and head.id not in started
+        and before.get(head.id, FOREVER_US) < promised.get(head.id, FOREVER_US)
+    ):
+        why = broken_why = changes.moved(Why.CAPACITY_CHANGED)  # a node that was to open has not
+    else:
+        why, broken_why = changes.moved(_RESERVED), changes.moved(Why.OVERTAKEN)
     told = [(job_id, at_us, why) for job_id, at_us in promised.items() if before.get(job_id) != at_us]
-    if broken := [job_id for job_id in before if job_id not in promised and job_id in snapshot.queue]:
-        started = {start.job.id for start in starts}
-        why = changes.moved(Why.OVERTAKEN)
-        told += [(job_id, FOREVER_US, why) for job_id in broken if job_id not in started]
-    return told
+    broken = [job_id for job_id in before if job_id not in promised and job_id in snapshot.queue]
+    return told + [(job_id, FOREVER_US, broken_why) for job_id in broken if job_id not in started]

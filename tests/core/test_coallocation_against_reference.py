@@ -30,9 +30,9 @@ from space_scheduler.simulator.host import Outcome, Site
 from space_scheduler.simulator.host import simulate as simulate_core
 
 #: Workloads for each policy: with HYPOTHESIS_PROFILE=campaign thousands.
-SEEDS = max(40, 2 * settings().max_examples // 5)
+SEEDS = max(20, settings().max_examples // 5)
 #: Those of the variants, for each policy.
-FEWER = SEEDS // 4
+FEWER = SEEDS // 2
 
 
 class Pair(NamedTuple):

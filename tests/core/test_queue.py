@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from cosched.model.job import Job
@@ -155,6 +155,8 @@ class LjfQueue(QueueBesideAList):
 
 
 TestFcfsQueue, TestSjfQueue, TestLjfQueue = FcfsQueue.TestCase, SjfQueue.TestCase, LjfQueue.TestCase
+for _case in (TestFcfsQueue, TestSjfQueue, TestLjfQueue):
+    _case.settings = settings(max_examples=max(30, settings().max_examples * 3 // 10))
 
 
 @pytest.mark.parametrize("name", ORDERS)

@@ -23,7 +23,7 @@ from space_scheduler.simulator.host import Outcome as Simulated
 from space_scheduler.simulator.host import simulate
 
 #: Workloads for each policy: with HYPOTHESIS_PROFILE=campaign thousands.
-SEEDS = max(80, 4 * settings().max_examples // 5)
+SEEDS = max(40, 2 * settings().max_examples // 5)
 #: Those that once found a difference beyond these.
 FOUND = (275, 623)
 

@@ -5,21 +5,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import example, settings
 
 from cosched.model.job import Job
 from cosched.model.time import FOREVER_US
 from cosched.workload.rules import Workload
 from kit.drive import policy_named
-from kit.loads import loads, story
+from kit.loads import TELLING, story
 from space_scheduler.machine.events import Event, JobEnded, JobSubmitted
 from space_scheduler.machine.instructions import Instruction, Start, Tell
 from space_scheduler.policy.interface import Plan, Policy, Snapshot
 from space_scheduler.simulator import host
 from space_scheduler.simulator.host import Outcome, Stuck, Ties
 
-#: For what is asked of each policy in turn: a quarter of the examples for each. All together have many times as many.
-of_each = settings(max_examples=max(20, settings().max_examples // 4))
+#: For what is asked of each policy in turn: few examples for each. All together have many times as many.
+of_each = settings(max_examples=max(12, settings().max_examples * 3 // 25))
 
 Seen = tuple[int, Event, list[Instruction]]
 
@@ -162,15 +162,23 @@ def reservations(snapshot: Snapshot, busy: list[tuple[int, int]], jobs: list[Job
 # the harness is tested too
 
 
-def fails(promise: Callable[[Workload], object], max_examples: int = 5_000) -> None:
-    """Some small workload breaks the promise: the property that is claimed to catch a mutant does."""
+def fails(promise: Callable[[Workload], object]) -> None:
+    """One of the telling workloads breaks the promise."""
 
-    @settings(
-        max_examples=max_examples, phases=[Phase.generate], derandomize=True, database=None, report_multiple_bugs=False
-    )
-    @given(load=loads())
-    def search(load: Workload) -> None:
-        promise(load)
+    def search() -> None:
+        for load in TELLING:
+            promise(load)
 
     with pytest.raises(Broken):
         search()
+
+
+def telling(**rest: object) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A property is asked of the telling workloads, and of a third as many drawn ones as others."""
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        for load in TELLING:
+            test = example(load=load, **rest)(test)
+        return settings(max_examples=max(20, settings().max_examples * 3 // 10))(test)
+
+    return decorate

@@ -77,6 +77,7 @@ def test_plan_is_that_of_the_jobs_that_take_part_and_has_no_culprit(
 
 
 @pytest.mark.parametrize(("known", "new"), [(10_000, 0), (0, 10_000), (5_000, 5_000)])
+@settings(max_examples=max(20, settings().max_examples // 5))
 @given(culprit=st.integers(0, 9_999))
 def test_one_culprit_of_ten_thousand_is_found_alone(known: int, new: int, culprit: int) -> None:
     found, made = searched(known, new, {culprit})
@@ -91,6 +92,7 @@ def test_newcomer_that_fails_beside_others_costs_three_plans() -> None:
     assert ({*found.blamed}, made) == ({10_000}, 1)
 
 
+@settings(max_examples=max(30, settings().max_examples * 3 // 10))
 @given(count=st.integers(1, 2_000), draw=st.randoms(use_true_random=False))
 def test_each_try_again_of_many_makes_progress(count: int, draw: Random) -> None:
     """Rounds end with every job that is no culprit back, and every culprit tried by itself."""
@@ -186,7 +188,7 @@ def lived(name: str, how: str, machine: str, seed: int, steps: int) -> ShapedLif
 @pytest.mark.parametrize("machine", ["counted", "named", "shared", "clusters"])
 @pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=max(4, settings().max_examples // 25))
+@settings(max_examples=max(2, settings().max_examples // 50))
 @given(seed=seeds)
 def test_only_they_are_left_out_and_all_is_told_again(name: str, how: str, machine: str, seed: int) -> None:
     """A restored machine goes on as the other, and a replay, which asks no policy, agrees."""
@@ -212,6 +214,7 @@ def test_only_they_are_left_out_and_all_is_told_again(name: str, how: str, machi
 
 
 def test_histories_have_jobs_of_all_kinds_that_are_set_aside_and_come_back() -> None:
+    wanted = {("raises", JobState.WAITING), ("resizes", JobState.RUNNING), ("names", JobState.WAITING)}
     states: set[tuple[str, JobState]] = set()
     back = 0
     for seed in range(60):
@@ -219,8 +222,9 @@ def test_histories_have_jobs_of_all_kinds_that_are_set_aside_and_come_back() -> 
             life = lived("equipartition", how, "named", seed, 80)
             back += sum(len(decided.back) for *_, decided, _ in life.told if decided is not None)
             states |= {(how, life.state.records[each.job_id].state) for each in life.state.machine.jobs.aside}
-    assert {("raises", JobState.WAITING), ("resizes", JobState.RUNNING), ("names", JobState.WAITING)} <= states
-    assert back > 10
+        if back > 10 and wanted <= states:
+            return
+    pytest.fail(f"{back} are back; {wanted - states}")
 
 
 @pytest.mark.parametrize("field", ["aside", "aside_changes"])

@@ -103,7 +103,7 @@ class Watch:
     cost_ppm=st.sampled_from((0, 250_000, 333_333)),
     jumps=st.sampled_from((0, 1, 3)),
 )
-@settings(max_examples=150)
+@settings(max_examples=50)
 def test_worst_fit_and_the_bound_on_jumps(
     seed: int, sizes: list[int], desks: int, partition: Partition, cost_ppm: int, jumps: int
 ) -> None:
@@ -132,7 +132,7 @@ def test_worst_fit_and_the_bound_on_jumps(
     partition=st.sampled_from(PARTITIONS),
     cost_ppm=st.sampled_from((0, 333_333)),
 )
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_in_every_selection(
     select: str, place: str, seed: int, sizes: list[int], desks: int, partition: Partition, cost_ppm: int
 ) -> None:
@@ -154,7 +154,7 @@ def test_in_every_selection(
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "sharing"), [("easy", None), ("3dbf-light", Sharing(Mode.NONE))])
 @given(seed=st.integers(0, 1 << 20), partition=st.sampled_from(PARTITIONS))
-@settings(max_examples=30)
+@settings(max_examples=10)
 def test_a_restored_machine_goes_on_alike(name: str, sharing: Sharing | None, seed: int, partition: Partition) -> None:
     """A core that is written down and restored between any two events decides as one that was not."""
     policy, site = resolve(name), site_of((5, 4, 4), 2, 250_000)._replace(sharing=sharing)

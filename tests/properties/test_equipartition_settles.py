@@ -121,7 +121,7 @@ def passes(seed: int, name: str, machine: str) -> Counter[int]:
 
 @pytest.mark.parametrize("machine", MOST_PASSES)
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=max(40, settings().max_examples // 2))
+@settings(max_examples=max(20, settings().max_examples // 5))
 @given(seed=seeds)
 def test_a_pass_after_the_last_one_changes_nothing(name: str, machine: str, seed: int) -> None:
     found = passes(seed, name, machine)
@@ -132,9 +132,9 @@ def test_a_pass_after_the_last_one_changes_nothing(name: str, machine: str, seed
 def test_most_passes_change_something_or_nothing_at_once(machine: str) -> None:
     """What is looked at above does happen, and more than one pass is rare."""
     found: Counter[int] = Counter()
-    for seed in range(100):
+    for seed in range(50):
         found += passes(seed, "equipartition", machine)
-    assert found[1] > 500, found
+    assert found[1] > 250, found
     assert sum(found[number] for number in found if number > 1) * 100 < found[1], found
 
 

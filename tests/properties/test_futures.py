@@ -6,7 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.checks import Broken, hold
 from kit.drive import policy_named
@@ -144,8 +144,8 @@ def test_a_start_without_a_question_has_a_place_of_its_own_or_is_refused(kind: s
 # --- who is on a node when --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("place", ["normal", "normal(overcommit=1)", "uniform-light", "uniform-hard"])
+@settings(max_examples=max(40, settings().max_examples * 2 // 5))
 @given(seed=seeds)
 def test_a_place_is_chosen_beside_those_who_will_be_there(place: str, seed: int) -> None:
     """Against a plain account of who is where at each moment; CPU is admitted at the worst moment of a stretch."""
@@ -162,10 +162,11 @@ def test_a_place_is_chosen_beside_those_who_will_be_there(place: str, seed: int)
             cpu_permille=chance.choice((400, 1000)),
         )  # fmt: skip
         found = profile.earliest(job, 100)
-        moments = [at for at in range(100, 180) if beside(room, spans, job, at).obstacle(job) is None]
+        rooms = [room_at(room, spans, time_us) for time_us in range(100, 189)]
+        moments = [at for at in range(100, 180) if beside(rooms, job, at).obstacle(job) is None]
         assert (found[0] if found else None) == (moments[0] if moments else None)
         if found is not None:
-            assert found[1] == beside(room, spans, job, found[0]).placed(job)
+            assert found[1] == beside(rooms, job, found[0]).placed(job)
             profile.take(job, *found)
             spans.append((job, *found))
     for job, start_us, allocation in spans:
@@ -173,17 +174,18 @@ def test_a_place_is_chosen_beside_those_who_will_be_there(place: str, seed: int)
     assert not any(profile.throughout(100, 200).residents)
 
 
-def beside(room: Room, spans: list[tuple[Job, int, Any]], job: Job, start_us: int) -> Room:
-    """The room of a stretch: free at its worst moment, with who is there at its first."""
+def room_at(room: Room, spans: list[tuple[Job, int, Any]], time_us: int) -> Room:
+    """What is left at one moment."""
+    found = room.copy()
+    for other, from_us, allocation in spans:
+        if from_us <= time_us < from_us + other.estimate_us:
+            found.take(other, allocation)
+    return found
 
-    def at(time_us: int) -> Room:
-        found = room.copy()
-        for other, from_us, allocation in spans:
-            if from_us <= time_us < from_us + other.estimate_us:
-                found.take(other, allocation)
-        return found
 
-    rooms = [at(time_us) for time_us in range(start_us, start_us + job.estimate_us)]
+def beside(rooms_from_100: list[Room], job: Job, start_us: int) -> Room:
+    """The room of a stretch: free at its worst moment, with the residents of its first."""
+    rooms = rooms_from_100[start_us - 100 : start_us - 100 + job.estimate_us]
     procs = [min(each) for each in zip(*(each.procs for each in rooms), strict=True)]
     memory = [min(each) for each in zip(*(each.memory_bytes for each in rooms), strict=True)]
     found = rooms[0].with_free(procs, memory)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kit import mutants
-from kit.checks import Broken, fails, hold, run
+from kit.checks import Broken, fails, hold, run, telling
 from kit.drive import policy_named
 from kit.loads import SECOND, J, loads, story, workload
 
@@ -59,6 +59,7 @@ def waits_are_bounded_by_rank(outcome: Outcome) -> None:
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "easy", "sjbf", "backfill(3)", "conservative(none)", "conservative"])
+@telling(ties=Ties.BATCH)
 @given(load=loads(), ties=st.sampled_from(Ties))
 def test_the_wait_is_at_most_the_limit_times_the_rank(policy: str, load: Workload, ties: Ties) -> None:
     waits_are_bounded_by_rank(run(load, policy, ties).outcome)

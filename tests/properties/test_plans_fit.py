@@ -103,7 +103,7 @@ class ClusterLife(ShapedLife):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=max(12, settings().max_examples // 8))
+@settings(max_examples=max(8, settings().max_examples // 12))
 @given(seed=seeds)
 def test_no_plan_of_a_shipped_policy_is_refused(name: str, seed: int) -> None:
     life = ClusterLife(seed, "named", name=name)

@@ -4,6 +4,7 @@ Premises (docs/design/semantics.md): order of arrival, jobs killed at their limi
 """
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -21,6 +22,7 @@ from kit.checks import (
     run,
     starts_are_possible,
     starts_follow_arrivals,
+    telling,
 )
 from kit.drive import policy_named
 from kit.loads import J, loads, workload
@@ -62,7 +64,6 @@ def test_the_same_where_jobs_overrun_and_launches_take_time(
     each_job_ends_exactly_once(done)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("machine", "policy"), [(mutants.Gullible, mutants.DoubleBooker()), (mutants.Generous, policy_named("easy"))]
 )
@@ -82,19 +83,16 @@ def test_over_commitment_sees_half_open_intervals() -> None:
         processors_are_not_over_committed(done.outcome)
 
 
-@pytest.mark.slow
 def test_possible_starts_catch_the_early_starter() -> None:
     with mutants.simulator(mutants.EarlyStarter):
         fails(lambda load: starts_are_possible(run(load, "easy").outcome))
 
 
-@pytest.mark.slow
 def test_ending_exactly_once_catches_the_amnesiac() -> None:
     with mutants.machine(mutants.Amnesiac):
         fails(lambda load: each_job_ends_exactly_once(run(load, "easy")))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "policy"),
     [
@@ -119,6 +117,7 @@ def test_an_end_reported_twice_is_an_error_of_the_host() -> None:
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "uniform-hard"])
+@telling(ties=Ties.BATCH)
 @given(load=loads(), ties=ties)
 def test_fcfs_starts_in_order_of_arrival(policy: str, load: Workload, ties: Ties) -> None:
     starts_follow_arrivals(run(load, policy, ties).outcome)
@@ -128,7 +127,6 @@ def test_fcfs_starts_in_order_of_arrival(policy: str, load: Workload, ties: Ties
 IN_ORDER = ("fcfs", "fpfs(0)", *(name for name, preset in PRESETS.items() if preset.place))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("policy", [name for name in EVERY_POLICY if name not in IN_ORDER])
 def test_order_of_arrival_catches_every_other_policy(policy: str) -> None:
     fails(lambda load: starts_follow_arrivals(run(load, policy).outcome))
@@ -138,17 +136,18 @@ def test_order_of_arrival_catches_every_other_policy(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["easy", "sjbf"])
+@telling(ties=Ties.BATCH)
 @given(load=loads(), ties=ties)
 def test_easy_never_exceeds_the_first_reservation_of_a_head(policy: str, load: Workload, ties: Ties) -> None:
     first_promises_are_kept(run(load, policy, ties).outcome)
 
 
+@telling(ties=Ties.BATCH)
 @given(load=loads(), ties=ties)
 def test_easys_reservations_only_come_nearer(load: Workload, ties: Ties) -> None:
     no_promise_is_moved_later(run(load, "easy", ties).seen)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("ties", Ties)
 @pytest.mark.parametrize(
     "mutant",
@@ -165,7 +164,6 @@ def test_the_heads_reservation_catches(mutant: type[AbstractContextManager[None]
         fails(lambda load: no_promise_is_moved_later(run(load, "easy", ties).seen))
 
 
-@pytest.mark.slow
 def test_the_heads_reservation_catches_the_idler() -> None:
     fails(lambda load: first_promises_are_kept(run(load, mutants.Idler()).outcome))
 
@@ -185,6 +183,7 @@ def test_the_premises_are_needed() -> None:
 @pytest.mark.parametrize(
     ("n", "policy"), [(1, "backfill(1)"), (1, "sjbf"), (2, "backfill(2)"), (3, "backfill(3)"), (99, "backfill(99)")]
 )
+@telling(ties=Ties.BATCH)
 @given(load=loads(), ties=ties)
 def test_nothing_started_in_a_pass_moves_a_reservation_of_that_pass(
     n: int, policy: str, load: Workload, ties: Ties
@@ -192,7 +191,6 @@ def test_nothing_started_in_a_pass_moves_a_reservation_of_that_pass(
     run(load, Watched(policy_named(policy), n), ties)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "mutant",
     [
@@ -207,7 +205,6 @@ def test_reservations_of_a_pass_catch(mutant: type[AbstractContextManager[None]]
         fails(lambda load: run(load, Watched(Backfill(1), 1)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 3])
 def test_reservations_of_a_pass_catch_one_who_keeps_only_the_first(n: int) -> None:
     fails(lambda load: run(load, Watched(mutants.OneReservation(), n)))
@@ -217,6 +214,7 @@ def test_reservations_of_a_pass_catch_one_who_keeps_only_the_first(n: int) -> No
 
 
 @pytest.mark.parametrize("choice", ["none", "schedule", "arrival"])
+@telling(ties=Ties.BATCH)
 @given(load=loads(), ties=ties)
 def test_conservative_never_starts_a_job_after_its_guarantee(choice: str, load: Workload, ties: Ties) -> None:
     done = run(load, f"conservative({choice})", ties, validate=True)
@@ -225,15 +223,17 @@ def test_conservative_never_starts_a_job_after_its_guarantee(choice: str, load: 
 
 
 @pytest.mark.parametrize("order", ["sjf", "ljf"])
+@telling(ties=Ties.BATCH)
 @given(load=loads(), ties=ties)
 def test_conservatives_guarantee_needs_no_order_of_arrival(order: str, load: Workload, ties: Ties) -> None:
     first_promises_are_kept(run(load, compose(order, "conservative"), ties).outcome)
 
 
+@telling(ties=Ties.BATCH)
 @given(load=loads(), ties=ties)
 def test_with_exact_estimates_every_choice_gives_one_schedule_of_one_promise(load: Workload, ties: Ties) -> None:
     """Without early ends there is nothing to choose: each starts exactly at its first reservation, or at once."""
-    load.run_us[:] = load.estimate_us
+    load = replace(load, run_us=load.estimate_us)
     starts = []
     for policy in CONSERVATIVE:
         outcome = run(load, policy, ties).outcome
@@ -244,13 +244,11 @@ def test_with_exact_estimates_every_choice_gives_one_schedule_of_one_promise(loa
     assert all(other == starts[0] for other in starts)
 
 
-@pytest.mark.slow
 def test_the_guarantee_catches_backfilling_anew() -> None:
     fails(lambda load: first_promises_are_kept(run(load, "conservative(anew)").outcome))
     fails(lambda load: no_promise_is_moved_later(run(load, "conservative(anew)").seen))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("choice", "mutant"),
     [("arrival", mutants.compression_moves_later), ("schedule", mutants.schedule_order_reversed)],

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.checks import Broken, fails, hold, of_each, run
 from kit.drive import policy_named
@@ -96,7 +96,7 @@ def test_one_node_is_scheduled_as_counted_processors(policy: str, load: Workload
     same_as_counted(policy, load, [load.procs_total])
 
 
-@pytest.mark.parametrize("policy", [pytest.param("backfill(2)", marks=pytest.mark.slow), "conservative(arrival)"])
+@pytest.mark.parametrize("policy", ["backfill(2)", "conservative(arrival)"])
 def test_reservations_that_lie_on_nodes_can_be_later_than_counted_ones(policy: str) -> None:
     """The documented difference exists, or the premise of the test above is too narrow."""
     fails(lambda load: same_as_counted(policy, load, [1] * load.procs_total))
@@ -243,6 +243,7 @@ class WatchedHead:
 
 
 @pytest.mark.parametrize("policy", ["easy", "sjbf"])
+@settings(max_examples=max(40, settings().max_examples * 2 // 5))
 @given(seed=seeds, how=rules)
 def test_easy_never_delays_the_heads_reservation(policy: str, seed: int, how: MachineRules) -> None:
     for _ in live(WatchedHead(policy_named(policy)), seed, 80, named=True, rules=how):

@@ -9,7 +9,7 @@ from random import Random
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.dump import dump
 from kit.loads import J, workload
@@ -42,6 +42,8 @@ from space_scheduler.simulator.host import drive
 from space_scheduler.simulator.world import Run, Submissions
 
 seeds = st.integers(0, 1 << 32)
+#: A history has some hundred events.
+few = settings(max_examples=max(30, settings().max_examples * 3 // 10))
 MACHINES = ("counted", "named", "shared")
 COSTS = {"cpu": {"cpu": 100, "owner": 50}}
 
@@ -104,6 +106,7 @@ class Life:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
+@few
 @given(seed=seeds)
 def test_nothing_is_held_twice_whatever_is_refused(machine: str, seed: int) -> None:
     life = Life(seed, machine)
@@ -113,6 +116,7 @@ def test_nothing_is_held_twice_whatever_is_refused(machine: str, seed: int) -> N
 
 
 @pytest.mark.parametrize("machine", MACHINES)
+@few
 @given(seed=seeds, at=st.integers(0, 80))
 def test_a_restored_machine_goes_on_as_the_other(machine: str, seed: int, at: int) -> None:
     life = Life(seed, machine)
@@ -169,6 +173,7 @@ def test_a_third_of_a_microsecond_of_work_is_kept() -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
+@few
 @given(seed=seeds)
 def test_a_replay_asks_no_policy_and_says_the_same(machine: str, seed: int) -> None:
     life = Life(seed, machine)

@@ -57,7 +57,7 @@ def schedule(load: Workload, name: str, **costs: Any) -> object:
 
 @pytest.mark.parametrize("resize_cost_us", [0, 5_000_000])
 @pytest.mark.parametrize("name", [*EQUIPARTITION, "equipartition(in-order)", "easy", "conservative"])
-@settings(max_examples=max(20, settings().max_examples // 5))
+@settings(max_examples=max(8, settings().max_examples // 12))
 @given(seed=seeds)
 def test_on_counted_processors_they_are_scheduled_as_plain_malleable_jobs(
     name: str, resize_cost_us: int, seed: int
@@ -153,7 +153,7 @@ def whereabouts(shares: Sequence[Share]) -> dict[str, int]:
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=max(8, settings().max_examples // 12))
+@settings(max_examples=max(4, settings().max_examples // 25))
 @given(seed=seeds)
 def test_they_stay_where_they_are_and_all_is_told_again(name: str, machine: str, seed: int) -> None:
     """Late, refused and lost: nothing is held twice; a restored machine goes on as the other, a replay agrees."""
@@ -179,20 +179,22 @@ def test_they_stay_where_they_are_and_all_is_told_again(name: str, machine: str,
 @pytest.mark.parametrize("machine", MACHINES)
 def test_all_of_it_happens(machine: str) -> None:
     happened: Counter[str] = Counter()
+    expected = {"sleeping", "wider", "narrower"} | ({"fewer", "none of a node"} if machine != "counted" else set())
     for seed in range(150):
         life = ResidentLife(seed, machine, name="equipartition")
         for _ in range(60):
             life.step()
         happened += life.happened
-    expected = {"sleeping", "wider", "narrower"} | ({"fewer", "none of a node"} if machine != "counted" else set())
-    assert all(happened[each] >= 5 for each in expected), happened
+        if all(happened[each] >= 5 for each in expected):
+            return
+    pytest.fail(f"of {expected} there were {happened}")
 
 
 # named nodes: what is left over
 
 
 @pytest.mark.parametrize("name", ["equipartition", "equipartition(waterfill)", "equipartition(easy)"])
-@settings(max_examples=max(40, settings().max_examples // 2))
+@settings(max_examples=max(25, settings().max_examples // 4))
 @given(seed=seeds, everywhere=st.booleans())
 def test_a_processor_is_left_over_by_place_alone(name: str, seed: int, everywhere: bool) -> None:
     """Rigid and resident jobs on named nodes, all of whose processes are ``everywhere``: then none is, as if counted.

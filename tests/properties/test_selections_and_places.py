@@ -59,7 +59,7 @@ def with_mpl(place: str, mpl: int) -> str:
 
 @pytest.mark.parametrize("place", ["normal", "uniform-light"])
 @pytest.mark.parametrize("select", SELECTIONS)
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(load=loads())
 def test_on_one_node_it_is_the_selection_on_counted_processors(select: str, place: str, load: Workload) -> None:
     counted = run(load, select).outcome
@@ -69,7 +69,7 @@ def test_on_one_node_it_is_the_selection_on_counted_processors(select: str, plac
 
 
 @pytest.mark.parametrize("select", ["bestfit", "fpfs(0)", "fpfs(2)"])
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(load=loads())
 def test_without_reservations_it_is_so_on_nodes_of_one_cpu(select: str, load: Workload) -> None:
     counted = run(load, select).outcome
@@ -100,7 +100,7 @@ class WithKinds(SchedulerState):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("select", "place"), PAIRS)
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(seed=seeds)
 def test_every_plan_can_be_applied_whatever_happens(select: str, place: str, seed: int) -> None:
     """The machine checks each place with the rule that chose it, and every invariant is walked."""
@@ -138,7 +138,7 @@ def kinds(chance: Random, procs: int) -> Workload:
 
 @pytest.mark.parametrize("place", ["normal", "uniform-light", "normal(overcommit=1)"])
 @pytest.mark.parametrize("choice", ["none", "schedule", "arrival"])
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(seed=seeds)
 def test_conservative_never_starts_a_job_after_its_guarantee(choice: str, place: str, seed: int) -> None:
     """One task on a CPU, and nobody at the desks: the premises of a guarantee on a site."""
@@ -184,7 +184,7 @@ def moves(seed: int, place: str) -> Iterator[Why]:
 
 
 @pytest.mark.parametrize("place", ["normal", "uniform-light"])
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(seed=seeds)
 def test_where_owners_come_every_promise_that_moves_later_has_its_cause(place: str, seed: int) -> None:
     for why in moves(seed, place):
@@ -193,8 +193,12 @@ def test_where_owners_come_every_promise_that_moves_later_has_its_cause(place: s
 
 def test_promises_do_move_for_owners_and_for_rates() -> None:
     """Both causes exist, or the property above asks nothing."""
-    found = {why for seed in range(150) for why in moves(seed, "normal")}
-    assert {Why.OWNER_CHANGED, Why.PACE} <= found
+    missing = {Why.OWNER_CHANGED, Why.PACE}
+    for seed in range(150):
+        missing -= {*moves(seed, "normal")}
+        if not missing:
+            return
+    pytest.fail(f"promises never move for {missing}")
 
 
 # --- FPFS and best fit ------------------------------------------------------------------------------------------------
@@ -303,7 +307,7 @@ def on_a_site(policy: Policy, seed: int) -> None:
 
 
 @pytest.mark.parametrize("place", ["normal", "uniform-light", "uniform-hard", "uniform-hard(subset)"])
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(seed=seeds)
 def test_best_fit_starts_the_widest_that_fits_again_and_again(place: str, seed: int) -> None:
     on_a_site(WidestFirst(compose("fcfs", "bestfit", place)), seed)
@@ -311,7 +315,7 @@ def test_best_fit_starts_the_widest_that_fits_again_and_again(place: str, seed: 
 
 @pytest.mark.parametrize("place", ["normal", "uniform-light", "uniform-hard", "uniform-hard(subset)"])
 @pytest.mark.parametrize("jumps", [0, 1, 3])
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(seed=seeds)
 def test_fpfs_lets_so_many_pass_and_nobody_past_a_head_that_fits(jumps: int, place: str, seed: int) -> None:
     on_a_site(AtMost(compose("fcfs", f"fpfs({jumps})", place), jumps), seed)

@@ -292,7 +292,7 @@ class ReshapedMachine(AgentMachine):
                 assert group.resize_order > n, "an older one was obeyed later"
 
 
-HOW = settings(max_examples=5 * settings().max_examples, stateful_step_count=50, deadline=None)
+HOW = settings(max_examples=settings().max_examples * 3 // 2, stateful_step_count=50, deadline=None)
 
 ReshapedMachine.TestCase.settings = HOW
 TestReshapedAgent = ReshapedMachine.TestCase

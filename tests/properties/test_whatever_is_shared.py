@@ -120,7 +120,7 @@ def run(policy: str, load: Workload, site: Site, **how: Any) -> tuple[Outcome, W
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(load=shared_loads(), site=sites())
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_limits_company_promises_and_work_hold(policy: str, load: Workload, site: Site) -> None:
     found, watch = run(policy, load, site, validate=True)
     assert not watch.promised_us

@@ -10,7 +10,7 @@ from reference.coallocation_loads import Load, load
 from reference.rules import Fpfs, JustTheHead
 from reference.world import Job, Rule, World
 
-SEEDS = range(150)
+SEEDS = range(50)
 RULES: dict[str, Callable[[], Rule[Clusters]]] = {
     "fcfs": JustTheHead,
     "fpfs(1)": lambda: Fpfs(1),
@@ -81,8 +81,8 @@ def test_nobody_starts_later_than_promised(name: str) -> None:
                 promised += 1
                 earlier += job.start < job.promised
                 assert job.start <= job.promised
-    assert promised > 300
-    assert earlier > 30 or name == "conservative(none)"
+    assert promised > 100
+    assert earlier > 10 or name == "conservative(none)"
 
 
 @pytest.mark.parametrize("name", ["fcfs", "fpfs(3)", "easy"])
@@ -97,7 +97,7 @@ def test_a_wider_component_never_lies_on_a_less_free_cluster(name: str) -> None:
                 on = [free[cluster - 1] for cluster, _ in job.placed]
                 assert on == sorted(free, reverse=True)[: len(on)]
                 seen += len(on) > 1
-    assert seen > 100
+    assert seen > 33
 
 
 def test_worst_fit_over_more_free_processors_fits_too() -> None:

@@ -27,11 +27,11 @@ def drawn(seed: int) -> Workload:
 @pytest.mark.parametrize("policy", ["easy", "sjbf"])
 def test_every_start_is_that_of_the_plain_simulator(policy: str) -> None:
     moved = 0
-    for seed in range(100):
+    for seed in range(40):
         load = drawn(seed)
         columns = (load.submit_us, load.run_us, load.procs, load.estimate_us, load.user)
         jobs = [PlainJob(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
         outcome = simulate(load, resolve(policy), predicted=True)
         assert outcome.start_us.tolist() == starts(jobs, PROCS, shortest=policy == "sjbf"), f"{seed}: {story(load)}"
         moved += outcome.start_us.tolist() != simulate(load, resolve(policy)).start_us.tolist()
-    assert moved == 100
+    assert moved == 40

@@ -11,7 +11,7 @@ from reference import equipartition, folding
 from reference.shaped import Change, Job, Outcome
 from reference.shapes import EQUIPARTITION, FOLDING, Load, equipartition_load, folding_load, happened
 
-SEEDS = range(100)
+SEEDS = range(40)
 
 
 def fold(name: str, seed: int) -> tuple[Load, dict[int, Outcome]]:
@@ -83,7 +83,7 @@ def test_folding_folds_to_a_quarter_and_aborts_where_it_says_so(name: str) -> No
     of_windows = expected[FOLDING[name].expired] if FOLDING[name].backfills else set()
     of_starts = {"wider"} if FOLDING[name].long_folds > 1 else set()
     assert set(counts) == of_windows | of_starts
-    assert all(count >= 10 for count in counts.values())
+    assert all(count >= 4 for count in counts.values())
 
 
 def test_in_order_of_submission_where_nobody_passes() -> None:
@@ -108,7 +108,7 @@ def test_equipartition_stays_within_minima_and_maxima(name: str) -> None:
                 assert {change.cpus for change in outcome.changes} <= {*job.sizes}
             if not job.malleable and not job.evolve:
                 assert len(outcome.changes) <= 1
-    assert min(counts["narrower"], counts["wider"]) >= 60
+    assert min(counts["narrower"], counts["wider"]) >= 24
     assert set(counts) == {"narrower", "wider"}
 
 

@@ -22,7 +22,6 @@ from typing import IO, Any, Final
 
 import msgspec
 
-from local_load.export import Exporter
 from local_load.measured import Measured, Room
 from local_load.peer import Peer
 from local_load.probe import CALLS, DEFAULT_RATE_HZ, SAMPLE
@@ -83,6 +82,8 @@ class Run:
             stack.enter_context(self._selector)
             stack.enter_context(self._asked_to_leave())
             if self._wanted.listen:
+                from local_load.export import Exporter  # noqa: PLC0415 (HTTP, where metrics are asked for)
+
                 exporter = Exporter(self.measured, *self._wanted.listen)
                 stack.callback(exporter.close)
                 self._lock = exporter.lock

@@ -6,21 +6,22 @@ import pwd
 import time
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, TYPE_CHECKING, Final
 
 import click
 import msgspec
 import psutil
-import yaml
 
 from cosched.apps.cli.shared.values import refuse, up_to, whole_number, within
 from cosched.apps.cli.shared.verb import asks
-from cosched.client.client import Client
 from cosched.config.units import memory_text
 from cosched.errors import BadInput, Failed
 from cosched.report.table import STDOUT
 from local_load import machine, memory
 from local_load import profile as profiles
+
+if TYPE_CHECKING:
+    from cosched.client.client import Client
 
 _POLL_S: Final = 0.5
 #: The largest that a pid_t can be.
@@ -51,6 +52,8 @@ def record(
     \b
     Example: cosched local-load record --seconds 600 --out me.yaml
     """
+    import yaml  # noqa: PLC0415
+
     from cosched.linux.presence import KeyWatch  # noqa: PLC0415
     from local_load.record import fitted, of_user  # noqa: PLC0415 (only here)
     from local_load.record import record as watch  # noqa: PLC0415
@@ -99,7 +102,7 @@ def _uid(name: str | None) -> int:
     "--seconds", type=float, default=3600.0, callback=up_to(31 * 86_400, "31 days"), show_default=True, help="How long."
 )
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Where it goes [default: printed].")
-def presence(client: Client, seconds: float, out: Path | None) -> None:
+def presence(client: "Client", seconds: float, out: Path | None) -> None:
     """Record presence at all nodes, as the scheduler hears of it: a trace for `run --presence`.
 
     \b
@@ -109,7 +112,7 @@ def presence(client: Client, seconds: float, out: Path | None) -> None:
         _watch(client, file, seconds)
 
 
-def _watch(client: Client, file: IO[str], seconds: float) -> None:
+def _watch(client: "Client", file: IO[str], seconds: float) -> None:
     rows = csv.writer(file, lineterminator="\n")
     rows.writerow(("at_s", "presence", "node"))
     before: dict[str, str] = {}

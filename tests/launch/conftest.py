@@ -30,15 +30,22 @@ def system(launcher: System) -> Iterator[System]:
     """An Open MPI on hosts where nothing of another test runs."""
     yield launcher
     launcher.hosts.clear()
+    environment = launcher.hosts.job([1, 1, 1])
     for host in range(1, 4):
-        launcher.hosts.run(host, ["sh", "-c", 'rm -rf "$TMPDIR"/*'], launcher.hosts.job([1, 1, 1]))
+        launcher.hosts.run(host, ["sh", "-c", 'rm -rf "$TMPDIR"/*'], environment)
 
 
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param("wheel", marks=pytest.mark.system("gcc")),
-        pytest.param("debian", marks=pytest.mark.system("openmpi-bin", "libopenmpi-dev", "gcc")),
+        pytest.param("wheel", marks=[pytest.mark.system("gcc"), pytest.mark.xdist_group("hosts of wheel")]),
+        pytest.param(
+            "debian",
+            marks=[
+                pytest.mark.system("openmpi-bin", "libopenmpi-dev", "gcc"),
+                pytest.mark.xdist_group("hosts of debian"),
+            ],
+        ),
     ],
 )
 def launcher(request: pytest.FixtureRequest, hosts: Hosts) -> System:

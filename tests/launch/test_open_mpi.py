@@ -17,8 +17,6 @@ from launch.test_diagnosis import EXPECTED
 
 from space_scheduler.launch import diagnose, unnoticed
 
-pytestmark = pytest.mark.xdist_group("hosts")
-
 TASKS = [1, 2, 1]
 
 

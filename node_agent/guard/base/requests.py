@@ -82,7 +82,8 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, Final, Self, dataclass_transform, get_args
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, get_args, get_type_hints
 
 MAX_PACKET_BYTES: Final = 192 << 10
 #: Bounds of ``weigh`` and ``slots``.
@@ -240,44 +241,8 @@ def lease(until_us: int, now_us: int, most_us: int, what: str = "") -> int:
     return min(until_us, now_us + most_us)
 
 
-@dataclass_transform(frozen_default=True)
-class Form:
-    """A request: its fields by its annotations, each with the check of what the guard has read.
-
-    Like a frozen dataclass. Twenty of those take a third of the time in which a guard starts.
-    """
-
-    checks: ClassVar[dict[str, Check]] = {}
-
-    def __init_subclass__(cls) -> None:
-        cls.checks = cls.checks | {name: hint.__metadata__[0] for name, hint in cls.__annotations__.items()}
-
-    def __init__(self, *values: Any, **named: Any) -> None:
-        given = dict(zip(self.checks, values, strict=False))
-        if len(values) > len(self.checks) or named.keys() & given or named.keys() - self.checks:
-            raise TypeError(f"{type(self).__name__}: found {values}, {named}; expected {', '.join(self.checks)}")
-        given |= named
-        for name in self.checks:
-            self.__dict__[name] = given[name] if name in given else getattr(type(self), name)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{type(self).__name__}.{name} cannot be set")
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and vars(other) == vars(self)
-
-    def __hash__(self) -> int:
-        return hash((type(self), *vars(self).values()))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
-
-    def with_changes(self, **changes: Any) -> Self:
-        """The request with other values in these fields."""
-        return type(self)(**(vars(self) | changes))
-
-
-class OfAttempt(Form):
+@dataclass(frozen=True)
+class OfAttempt:
     """What is asked for an attempt at a job."""
 
     job: Job
@@ -292,7 +257,8 @@ class OfAttempt(Form):
         return f"attempt {self.attempt} at job {self.job}"
 
 
-class Contract(Form):
+@dataclass(frozen=True)
+class Contract:
     """The cluster's contract."""
 
     cpu_ratio: Ratio
@@ -300,24 +266,28 @@ class Contract(Form):
     mpl: Tasks
 
 
-class Relax(Form):
+@dataclass(frozen=True)
+class Relax:
     """No ceiling until then, in microseconds since boot."""
 
     until_us: Count
     epoch: Count
 
 
-class Tighten(Form):
+@dataclass(frozen=True)
+class Tighten:
     """So much of the contract's ceiling until then, in microseconds since boot: the owner is in pain."""
 
     ratio: Ratio
     until_us: Count
 
 
-class Arm(Form):
+@dataclass(frozen=True)
+class Arm:
     """The ceiling holds from now on."""
 
 
+@dataclass(frozen=True)
 class Prepare(OfAttempt):
     """Make ready for an attempt at a job; ``memory_bytes`` is a task's, ``umask`` that of all its commands.
 
@@ -337,6 +307,7 @@ class Prepare(OfAttempt):
     uid: Annotated[int | None, _uid] = None
 
 
+@dataclass(frozen=True)
 class Spawn(OfAttempt):
     """Start the n-th command of an attempt. ``stream``: its streams are kept for the agent under that name."""
 
@@ -350,6 +321,7 @@ class Spawn(OfAttempt):
     stream: Stream = None
 
 
+@dataclass(frozen=True)
 class Resize(OfAttempt):
     """Another share of the node for an attempt: places, and so many CPUs for its processes.
 
@@ -364,6 +336,7 @@ class Resize(OfAttempt):
     asleep: Flag = False
 
 
+@dataclass(frozen=True)
 class Signal(OfAttempt):
     """Send a signal to a command's process group."""
 
@@ -371,16 +344,19 @@ class Signal(OfAttempt):
     signal: Annotated[int, _whole(1, _LAST_SIGNAL)]
 
 
+@dataclass(frozen=True)
 class Kill(OfAttempt):
     """End all of an attempt."""
 
     grace_us: Grace
 
 
+@dataclass(frozen=True)
 class Forget(OfAttempt):
     """Remove what is left of an attempt."""
 
 
+@dataclass(frozen=True)
 class Weigh(OfAttempt):
     """A job's weight against the other jobs here until then; 100 is what all are made with."""
 
@@ -388,7 +364,8 @@ class Weigh(OfAttempt):
     until_us: Count
 
 
-class Slots(Form):
+@dataclass(frozen=True)
+class Slots:
     """From ``begin_us`` on, slot after slot: row ``n % len(rows)`` has the CPU.
 
     Who is in another row runs idle, or is held below a ceiling.
@@ -400,34 +377,40 @@ class Slots(Form):
     until_us: Count
 
 
-class Periods(Form):
+@dataclass(frozen=True)
+class Periods:
     """A ceiling's periods begin at ``begin_us``, and whole ones from there on, until then."""
 
     begin_us: Moment
     until_us: Count
 
 
-class Whose(Form):
+@dataclass(frozen=True)
+class Whose:
     """Which attempt a process belongs to."""
 
     pid: Annotated[int, _whole(1, 2**31 - 1)]
 
 
-class Accounts(Form):
+@dataclass(frozen=True)
+class Accounts:
     """What these users are here, and why jobs of theirs would not run as they should."""
 
     users: Annotated[dict[str, int | None], _submitters]
 
 
-class Keys(Form):
+@dataclass(frozen=True)
+class Keys:
     """Tell from now on when a terminal was read from."""
 
 
-class List(Form):
+@dataclass(frozen=True)
+class List:
     """All attempts that are known."""
 
 
-class Status(Form):
+@dataclass(frozen=True)
+class Status:
     """The limits in force."""
 
 
@@ -455,7 +438,11 @@ Request = (
 
 #: By its word on the wire: each kind of request, with the check of each of its fields.
 _KINDS: Final[dict[str, tuple[type[Request], dict[str, Check]]]] = {
-    kind.__name__.lower(): (kind, kind.checks) for kind in get_args(Request)
+    kind.__name__.lower(): (
+        kind,
+        {name: hint.__metadata__[0] for name, hint in get_type_hints(kind, include_extras=True).items()},
+    )
+    for kind in get_args(Request)
 }
 
 

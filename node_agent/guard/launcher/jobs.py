@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -171,7 +172,7 @@ class Jobs:
         with contextlib.suppress(OSError):  # it shares a CPU, then
             self.cpu_sets.separate(starting=group)
         plan = CommandPlan(
-            request.with_changes(env=env),
+            replace(request, env=env),
             group.name,
             self._sandboxes.place(group, user),
             tuple(fds[:3]),
@@ -245,7 +246,7 @@ class Jobs:
         if 0 < request.n == group.resize_order:  # obeyed already, so that it cannot be refused now
             return {"cpus": list(self.cpu_sets.cpus(group))}
         before, had = group.request, group.processors
-        group.request = before.with_changes(tasks=request.tasks)
+        group.request = replace(before, tasks=request.tasks)
         try:
             if request.tasks != before.tasks:
                 self._fit_memory(group)

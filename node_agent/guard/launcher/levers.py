@@ -13,6 +13,7 @@ clock) change over at the same time, without a message for each change.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from cosched.linux.cgroups import HELD_US, group_name
@@ -66,7 +67,7 @@ class Levers:
     def slots(self, slots: Slots, now_us: int) -> int:
         """Let jobs take turns, until then; no rows: not any more. Raises :class:`Refusal`, OSError."""
         if slots.rows:
-            slots = slots.with_changes(until_us=lease(slots.until_us, now_us, MAX_LEASE_US))
+            slots = replace(slots, until_us=lease(slots.until_us, now_us, MAX_LEASE_US))
         self._slots = slots if slots.rows else None
         if failed := self.apply(now_us):
             self._slots = None

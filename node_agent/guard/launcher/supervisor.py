@@ -15,6 +15,7 @@ import signal
 import stat
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from cosched.linux import machine, process
@@ -76,7 +77,7 @@ def supervise(plan: CommandPlan, cgroups: Cgroups, records: Records, report_fd: 
     try:
         if plan.script_fd is not None:
             path = _copy_script(plan.script_fd, plan)
-            plan = plan._replace(asked=plan.asked.with_changes(argv=(path, *plan.asked.argv[1:])))
+            plan = plan._replace(asked=replace(plan.asked, argv=(path, *plan.asked.argv[1:])))
         if plan.asked.stream is not None:
             streams = Streams(plan.asked.stream, _directory(plan), plan.agent_uid)
             plan = plan._replace(stdio=streams.theirs)

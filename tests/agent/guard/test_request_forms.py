@@ -105,19 +105,3 @@ def test_every_field_of_every_request_is_checked(form: dict[str, Any]) -> None:
             _, found = decode(json.dumps({**form, name: value, "re": 1}).encode(), 0)
             if not isinstance(found, Refusal):  # a good value: then of the field's own type
                 assert json.loads(encode(found, 1)) == {**form, name: value, "re": 1}
-
-
-def test_request_is_a_value_with_its_fields_alone() -> None:
-    kill = requests.Kill(1, 2, grace_us=3)
-    assert (kill, hash(kill)) == (requests.Kill(1, 2, 3), hash(requests.Kill(1, 2, 3)))
-    assert kill != requests.Forget(1, 2)
-    assert kill.with_changes(grace_us=4) == requests.Kill(1, 2, 4)
-    assert repr(kill) == "Kill(job=1, attempt=2, grace_us=3)"
-    make: Any = requests.Kill
-    for values, named in (((1, 2, 3, 4), {}), ((1, 2), {"job": 1}), ((1, 2), {"grace": 1})):
-        with pytest.raises(TypeError, match="expected job, attempt, grace_us"):
-            make(*values, **named)
-    with pytest.raises(AttributeError, match="grace_us"):
-        make(1, 2)
-    with pytest.raises(AttributeError, match="cannot be set"):
-        kill.grace_us = 5  # type: ignore[misc]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.waiting import BOUND_S
 
 from cosched.adaptive.arrays import Array
 from cosched.adaptive.balance import BOUND, Balancer, Meter
@@ -211,6 +212,6 @@ def test_without_an_agent_nothing_is_heard_and_nothing_fails(tmp_path: Path) -> 
 
 def test_the_library_needs_nothing_else_of_cosched_and_starts_no_mpi_when_imported() -> None:
     script = "import sys, cosched.adaptive; print(*(n for n in sys.modules if n.startswith(('cosched', 'mpi4py'))))"
-    loaded = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)
+    loaded = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=BOUND_S)
     names = loaded.stdout.split()
     assert all(name == "cosched" or name.startswith("cosched.adaptive") for name in names), names

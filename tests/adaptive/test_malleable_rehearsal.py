@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from kit.command import Ended
 from kit.mpi import WHEEL, job_here
+from kit.waiting import BOUND_S
 
 pytest.importorskip("mpi4py")
 
@@ -19,7 +20,7 @@ def run(directory: Path, *words: str | Path, ranks: int) -> Ended:
     if not WHEEL.exists():
         pytest.skip("needs the extra `lab`")
     environment = job_here(directory, ranks)
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=BOUND_S, check=False)
     return Ended(done.returncode, done.stdout, done.stderr)
 
 

@@ -121,7 +121,7 @@ def test_a_real_logind_is_asked_for_its_idle_hint(tmp_path: Path) -> None:
     )
     asked = subprocess.run(
         ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", tmp_path / "begin"],
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=BOUND_S, check=False,
     )  # fmt: skip
     assert asked.returncode == 0, asked.stderr
     told = json.loads(asked.stdout.splitlines()[-1])

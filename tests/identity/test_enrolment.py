@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 from kit.agents import free_port, remove_groups
 from kit.command import run_here
+from kit.waiting import BOUND_S, wait_for
 
 from cosched.apps.enrol import services
 from cosched.apps.enrol.ssh import remote_command
@@ -24,17 +24,9 @@ from cosched.errors import BadInput
 from cosched.identity import authority
 from cosched.identity.requests import new_request, requested_key
 
-BOUND_S = 60.0
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin:/sbin")
 
 pytestmark = [pytest.mark.system("openssh-server"), pytest.mark.xdist_group("office")]
-
-
-def wait_for(condition: Any, what: str) -> None:
-    end_s = time.monotonic() + BOUND_S
-    while not condition():
-        assert time.monotonic() < end_s, f"waited {BOUND_S:g} s for {what}"
-        time.sleep(0.05)
 
 
 class Office:

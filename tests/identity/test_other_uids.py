@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from identity.test_real_users import BOUND_S, Desk, wait_for
+from identity.test_real_users import Desk, wait_for
 from kit.accounts import copy_of_etc
+from kit.waiting import BOUND_S
 
 from cosched.config.node import node_config
 from cosched.config.templates import node_toml

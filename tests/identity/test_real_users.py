@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from kit.agents import Cluster as Nodes
 from kit.agents import free_port
+from kit.waiting import BOUND_S
 
 from cosched.client.client import Client
 from cosched.client.transport import Transport
@@ -28,7 +29,6 @@ from cosched.wire.api import JobDoc
 
 pytestmark = pytest.mark.xdist_group("desk")
 
-BOUND_S = 60.0
 ENDED = {"completed", "failed", "cancelled", "timed out", "launch failed", "node lost"}
 
 

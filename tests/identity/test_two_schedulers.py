@@ -15,13 +15,12 @@ import pytest_asyncio
 from kit.agents import Cluster as Nodes
 from kit.agents import free_port, until
 from kit.groups import pids
+from kit.waiting import BOUND_S
 
 from cosched.client.client import Client
 from cosched.client.transport import Transport
 from cosched.errors import Failed
 from cosched.wire.api import JobDoc, Submission
-
-BOUND_S = 60.0
 
 
 class Address:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks._browser import Tab
+from kit.waiting import BOUND_S
 
 #: What axe calls serious and worse.
 BAD = ("serious", "critical")
@@ -25,7 +26,7 @@ def axe_source(folder: Path) -> str:
         capture_output=True,
         check=False,
         text=True,
-        timeout=120,
+        timeout=BOUND_S,
     )
     if packed.returncode:
         pytest.skip(f"needs axe-core from npm: {packed.stderr.strip()[-200:]}")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cosched import programs
+from kit.waiting import BOUND_S
 
 SOURCES = Path(programs.__file__).parent / "c"
 _FLAGS = ("-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function")
@@ -42,7 +43,7 @@ def compiled(
     libraries = [word for word in more if word.startswith("-l")]
     ended = subprocess.run(
         [found, *_FLAGS, "-o", program, *inputs, *libraries, "-lm"], cwd=sources, capture_output=True, text=True,
-        timeout=120, check=False,
+        timeout=BOUND_S, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     return program

@@ -25,7 +25,7 @@ from kit.waiting import BOUND_S
 
 ROOT = Path(__file__).resolve().parents[2]
 _numbers = itertools.count(1)
-_TIMEOUT_S = 90
+_TIMEOUT_S = BOUND_S
 
 
 @dataclass

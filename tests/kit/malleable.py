@@ -241,7 +241,7 @@ def counting(system: str, directory: Path) -> Counting:
 def _compiled(compiler: Path, target: Path, source: Path, *flags: str) -> Path:
     command: list[str | Path] = [compiler, *_C_FLAGS, *flags, "-I", adaptive.get_include(), source, "-o", target]
     search = {"PATH": f"{compiler.parent}:{os.environ['PATH']}"}
-    subprocess.run(command, check=True, env={**os.environ, **search}, timeout=120)
+    subprocess.run(command, check=True, env={**os.environ, **search}, timeout=BOUND_S)
     return target
 
 

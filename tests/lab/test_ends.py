@@ -61,7 +61,7 @@ def test_a_lab_whose_maker_is_killed_cleans_up(tiered_bench: Tiered, stage: str)
     with making:
         comes_to(bench, making, stage)  # the holder waits for the plan, or for the agents to join
         making.kill()
-    wait_for(lambda: not [left for left in bench.left() if left.startswith("process")], "the holder to end", 30)
+    wait_for(lambda: not [left for left in bench.left() if left.startswith("process")], "the holder to end")
     told = json.loads(bench.done("status", "--json", "--name", bench.name))
     assert told["state"] == "crashed"
     assert gone(bench)

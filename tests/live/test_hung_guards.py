@@ -4,12 +4,12 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from kit.processes import running_module
-from kit.waiting import BOUND_S
+from kit.waiting import BOUND_S, wait_for
 from live.conftest import ENDED, groups_of
 
 from cosched.apps.lab import tiers
@@ -33,13 +33,6 @@ def lab() -> Iterator[Lab]:
         pytest.skip(f"needs a lab of tier 1, with control groups: {possible.why}")
     with Lab.up(nodes=_NODES, name=f"hung-{os.getpid()}") as up:
         yield up
-
-
-def until(holds: Callable[[], object], what: str, within_s: float) -> None:
-    give_up_s = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < give_up_s, f"waited {within_s:g} s for {what}"
-        time.sleep(0.01)
 
 
 def guard_of(lab: Lab, node: str) -> int:
@@ -90,7 +83,7 @@ def hung(lab: Lab) -> Iterator[Hung]:
 def test_a_hung_guard_holds_no_job_at_any_step(lab: Lab, hung: Hung) -> None:
     with lab.client() as client:
         steps = hung_at_each_step(client, hung)
-        until(lambda: all(drained(node) for node in client.nodes()), "all nodes to be drained", BOUND_S)
+        wait_for(lambda: all(drained(node) for node in client.nodes()), "all nodes to be drained")
         asked_s = time.monotonic()
         for job_id in steps.values():
             with contextlib.suppress(Exception):  # it may have been given up by itself
@@ -102,10 +95,12 @@ def test_a_hung_guard_holds_no_job_at_any_step(lab: Lab, hung: Hung) -> None:
         waits = submit(client, "#!/bin/sh\ntrue\n")
         assert client.job(waits).state in ("queued", "submitted"), "nothing starts where nobody guards"
         hung.wake()
-        until(lambda: all(node.state == "up" for node in client.nodes()), "all nodes to be back by themselves", BOUND_S)
+        wait_for(
+            lambda: all(node.state == "up" for node in client.nodes()), "all nodes to be back by themselves", BOUND_S
+        )
         assert ended(client, waits).state == "completed"
         for job_id in steps.values():
-            until(lambda job_id=job_id: not groups_of(lab, job_id), "what was left to be killed", BOUND_S)  # type: ignore[misc]
+            wait_for(lambda job_id=job_id: not groups_of(lab, job_id), "what was left to be killed")  # type: ignore[misc]
 
 
 def hung_at_each_step(client: Client, hung: Hung) -> dict[str, int]:
@@ -119,7 +114,7 @@ def hung_at_each_step(client: Client, hung: Hung) -> dict[str, int]:
                 with contextlib.suppress(Failed):  # it has ended meanwhile
                     client.cancel(job.job_id)
                 ended(client, job.job_id)
-            until(lambda: all(node.state == "up" for node in client.nodes()), "all nodes to be back", BOUND_S)
+            wait_for(lambda: all(node.state == "up" for node in client.nodes()), "all nodes to be back")
     raise AssertionError("some moment was missed each time")
 
 
@@ -130,7 +125,7 @@ def hung_in_time(client: Client, hung: Hung) -> dict[str, int]:
 
     hung.hang(node_of["run"])  # while a job runs, and is then to be killed
     client.cancel(steps["end"])
-    until(lambda: client.job(steps["end"]).state in ("ending", *ENDED), "the end to begin", BOUND_S)
+    wait_for(lambda: client.job(steps["end"]).state in ("ending", *ENDED), "the end to begin")
     hung.hang(node_of["end"])  # while a job ends
     if client.job(steps["end"]).state != "ending":
         raise Missed
@@ -144,7 +139,7 @@ def hung_in_time(client: Client, hung: Hung) -> dict[str, int]:
     def begun() -> bool:
         return client.job(steps["prepare"]).state == "starting"
 
-    until(lambda: begun() or all(drained(node) for node in client.nodes()), "a launch where nobody guards", BOUND_S)
+    wait_for(lambda: begun() or all(drained(node) for node in client.nodes()), "a launch where nobody guards")
     if not begun():
         raise Missed
     return steps
@@ -160,7 +155,7 @@ def submit(client: Client, script: str) -> int:
 
 def in_state(client: Client, state: str, script: str = _STUBBORN) -> int:
     job_id = submit(client, script)
-    until(lambda: client.job(job_id).state == state, f"job {job_id} to be {state}", BOUND_S)
+    wait_for(lambda: client.job(job_id).state == state, f"job {job_id} to be {state}")
     return job_id
 
 
@@ -168,7 +163,7 @@ def caught_starting(client: Client) -> int:
     """A job that is being launched; one that ran before anybody looked, as on a busy machine, is ended again."""
     for _ in range(100):
         job_id = submit(client, "#!/bin/sh\nexec sleep 600\n")
-        until(lambda: client.job(job_id).state in ("starting", "running"), f"job {job_id} to be launched", BOUND_S)  # noqa: B023
+        wait_for(lambda: client.job(job_id).state in ("starting", "running"), f"job {job_id} to be launched")  # noqa: B023
         if client.job(job_id).state == "starting":
             return job_id
         client.cancel(job_id)
@@ -177,5 +172,5 @@ def caught_starting(client: Client) -> int:
 
 
 def ended(client: Client, job_id: int) -> JobDoc:
-    until(lambda: client.job(job_id).state in ENDED, f"job {job_id} to end", _GIVEN_UP_S)
+    wait_for(lambda: client.job(job_id).state in ENDED, f"job {job_id} to end", _GIVEN_UP_S)
     return client.job(job_id)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kit.accounts import account, acting_as
 from kit.c_programs import SOURCES, compiled
-from kit.waiting import wait_for
+from kit.waiting import BOUND_S, wait_for
 from live.conftest import Jobs, carrying, groups_of
 
 from cosched.apps.lab.lab import Lab
@@ -301,7 +301,7 @@ def test_mpich_ends_every_time_with_the_remedy_preloaded(jobs: Jobs, programs: P
     program, remedy = programs / "fail-mpich-plain", programs / "mpich_finalize.so"
     shared: list[str | Path] = [SOURCES / "mpich_finalize.c", "-shared", "-fPIC", "-o", remedy]
     for words in (shared, [FAIL, "-o", program]):
-        subprocess.run(["mpicc.mpich", "-O2", *words], check=True, timeout=120)
+        subprocess.run(["mpicc.mpich", "-O2", *words], check=True, timeout=BOUND_S)
     start = f"mpiexec.mpich -genv LD_PRELOAD {remedy} {program} ok"
     job = jobs.ended(jobs.submit(f"set -e\nfor i in 1 2 3 4 5 6; do {start} </dev/null; done"))
     assert job.state == "completed", (job, jobs.error(job.job_id))

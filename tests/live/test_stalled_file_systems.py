@@ -3,14 +3,13 @@
 import os
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from kit.disks import StallingDisk, stalling_disk
 from kit.processes import running_module
+from kit.waiting import wait_for
 from live.conftest import Jobs, groups_of
 
 from cosched.apps.lab import tiers
@@ -18,15 +17,6 @@ from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
-Found = TypeVar("Found")
-
-
-def until(found: Callable[[], Found], what: str, within_s: float = 120.0) -> Found:
-    give_up_s = time.monotonic() + within_s
-    while not (there := found()):
-        assert time.monotonic() < give_up_s, f"waited {within_s:g} s for {what}"
-        time.sleep(0.05)
-    return there
 
 
 @pytest.fixture
@@ -77,7 +67,7 @@ def test_launch_that_stalls_runs_once_elsewhere_and_a_job_that_cannot_end_is_tol
     assert (stalled.node, stalled.attempt, stalled.processes[0].mount) == ("node1", 1, str(disk.mount))
     assert [each.state for each in client.nodes()] == ["up", "up"], "one user's mount sets no node aside"
     disk.thaw()
-    until(lambda: held_on(client, "node1") == 0 and not left_on(lab, "node1"), "the end of the attempt on node1")
+    wait_for(lambda: held_on(client, "node1") == 0 and not left_on(lab, "node1"), "the end of the attempt on node1")
     assert canary.read_text() == "node2\n"
     assert groups_of(lab, job_id) == {}
 
@@ -96,4 +86,4 @@ def test_launch_that_stalls_runs_once_elsewhere_and_a_job_that_cannot_end_is_tol
     assert (node.jobs, node.stalled[0].job_id, node.held_procs) == ([job_id], job_id, 0)
     disk.thaw()
     assert jobs.ended(job_id).state == "timed out"
-    until(lambda: not left_on(lab, "node1"), "the end of the job on node1")
+    wait_for(lambda: not left_on(lab, "node1"), "the end of the job on node1")

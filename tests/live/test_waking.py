@@ -4,7 +4,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from kit.buses import LOGIND, LOGIND_PATH, MANAGER, caller, logind, private_bus
 from kit.needs import need_root
 from kit.processes import running_module, standing_still
+from kit.waiting import wait_for
 from live.conftest import Jobs
 
 from cosched.apps.lab import tiers
@@ -55,11 +55,11 @@ def test_a_desk_that_sleeps_is_woken_for_a_job_that_needs_it_and_runs_it(
         said = lab.run("node2", [*COSCHED, "desk", "wake", "on"])
         assert b"wake: on" in said.stdout, said
         said_by_logind(bus, sleeps=True)
-        until(lambda: {state(client, each) for each in lab.nodes} == {"asleep"}, "both to be asleep")
+        wait_for(lambda: {state(client, each) for each in lab.nodes} == {"asleep"}, "both to be asleep")
         agent = running_module("node_agent", lab.directory / "nodes" / "node2")
         with card(lab, "node2") as (mac, heard), standing_still(agent):
             said_by_logind(bus, sleeps=False)  # to the other desk: this one's agent is stopped, as its machine is
-            until(lambda: state(client, "node1") == "up", "the other desk to be awake")
+            wait_for(lambda: state(client, "node1") == "up", "the other desk to be awake")
             job_id = Jobs(client, {}).submit("hostname", tasks=2)
             assert heard() == "ff" * 6 + mac * 16
             assert client.job(job_id).state == "queued"
@@ -98,10 +98,3 @@ async def _signalled(bus: dict[str, str], sleeps: bool) -> None:
 
 def state(client: Client, node: str) -> str:
     return next(each.state for each in client.nodes() if each.name == node)
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    give_up_s = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < give_up_s, f"waited for {what}"
-        time.sleep(0.1)

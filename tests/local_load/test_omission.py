@@ -89,7 +89,7 @@ def test_the_probe_sees_what_an_independent_program_sees_and_a_closed_loop_hides
         cycle += 1
     late_s = {"probe": np.array([each[1] for each in probed.end().samples["nanosleep"]]) / 1e9}
     for how, process in others.items():
-        out, _ = process.communicate(timeout=120)
+        out, _ = process.communicate(timeout=BOUND_S)
         late_s[how] = np.array(list(map(int, out.split()))) / 1e9
     quantiles = {
         how: {"p50": float(np.quantile(late, 0.5)), "p99": float(np.quantile(late, 0.99))}

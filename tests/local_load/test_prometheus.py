@@ -98,13 +98,13 @@ def test_the_documented_queries_give_the_right_numbers_for_a_known_input(
     assert all("[5m]" in query for query in queries.values())
     for call in ("pipe", "key"):  # a counter counts from the scrape at which it was first seen
         measured.add(call, 1_000_000, 1_000_000)
-    wait_for(lambda: len(server.ask("cosched_local_response_seconds_count")) == 2, "a first scrape", 60)
+    wait_for(lambda: len(server.ask("cosched_local_response_seconds_count")) == 2, "a first scrape")
     with exporter.lock:
         for ms in range(1, 1001):
             measured.add("pipe", ms * 1_000_000, 1_000)
             measured.add("key", 1_500_000, 1_000)
-    wait_for(lambda: server.ask("cosched_local_response_seconds_count").get("pipe") == 1001, "the input's scrape", 60)
-    wait_for(lambda: set(server.ask(queries["p50"])) == {"pipe", "key"}, "rates", 60)
+    wait_for(lambda: server.ask("cosched_local_response_seconds_count").get("pipe") == 1001, "the input's scrape")
+    wait_for(lambda: set(server.ask(queries["p50"])) == {"pipe", "key"}, "rates")
     found = {what: server.answer(query, "pipe", "key") for what, query in queries.items()}
     assert found["p50"]["pipe"] == pytest.approx(0.500, rel=0.03)
     assert found["p95"]["pipe"] == pytest.approx(0.950, rel=0.03)
@@ -123,11 +123,11 @@ def test_a_real_user_is_scraped_and_prometheus_finds_nothing_to_complain_about(t
     with user("--seconds", "600", "--json", "--memory", "512MiB", "--listen", "127.0.0.1:0") as process:
         assert process.stderr
         port = int(process.stderr.readline().rpartition(":")[2])
-        wait_for(lambda: "editor" in modules(process.pid), "him to sit down", 60)
+        wait_for(lambda: "editor" in modules(process.pid), "him to sit down")
         server = Server(tmp_path, port)
         try:
-            wait_for(lambda: server.ask("cosched_local_response_seconds_count").get("key", 0) > 3, "keys", 60)
-            wait_for(lambda: server.ask("cosched_local_memory_bytes").get("", 0) > 100 << 20, "his memory", 60)
+            wait_for(lambda: server.ask("cosched_local_response_seconds_count").get("key", 0) > 3, "keys")
+            wait_for(lambda: server.ask("cosched_local_memory_bytes").get("", 0) > 100 << 20, "his memory")
             assert server.answer("cosched_local_present", "") == {"": 1}
             assert server.answer("cosched_local_target_cpu_ratio", "") == {"": 0.15}
             series = server.answer("count({__name__=~'cosched_local.*'})", "")[""]

@@ -22,8 +22,8 @@ NODE = 512 << 20
 def test_who_is_recorded_is_found_again(tmp_path: Path, cosched: Call) -> None:
     """Memory, network, the rhythm of keys; CPU as the kernel has it (how much he gets is the machine's affair)."""
     with user("--profile", "internet", "--seconds", "600", "--memory", "512MiB") as process:
-        wait_for(lambda: "editor" in modules(process.pid), "him to sit down", 60)
-        wait_for(lambda: memory.resident_bytes(machine.family(process.pid)) > 0.55 * NODE, "his memory", 60)
+        wait_for(lambda: "editor" in modules(process.pid), "him to sit down")
+        wait_for(lambda: memory.resident_bytes(machine.family(process.pid)) > 0.55 * NODE, "his memory")
         before_s, began_s = cpu_s(process.pid), time.monotonic()
         options = ("--pid", process.pid, "--seconds", 7, "--loopback", "--name", "again")
         ended = cosched("local-load", "record", *options, "--out", tmp_path / "p.yaml")

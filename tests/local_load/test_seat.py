@@ -162,7 +162,7 @@ def test_he_is_logged_in_while_he_is_there() -> None:
     ended = subprocess.run(
         ["unshare", "--mount", sys.executable, "-c", LOGIN],
         env=os.environ | {"PYTHONPATH": f"{Path(__file__).parents[1]}:{Path(__file__).parents[2]}"},
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=BOUND_S, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     seen, after = ended.stdout.splitlines()

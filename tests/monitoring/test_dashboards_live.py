@@ -41,5 +41,5 @@ def test_lab_without_a_fault_fills_cluster_desk_and_local_users() -> None:
             return False
 
         with contextlib.suppress(AssertionError):
-            wait_for(shown, "every panel to show something", 120)
+            wait_for(shown, "every panel to show something")
         assert wrong == []

@@ -450,7 +450,7 @@ def test_the_disk_has_a_transaction_when_it_is_acknowledged(tmp_path: Path) -> N
     trace = tmp_path / "trace"
     traced = ["strace", "-y", "-o", str(trace), "-e", "trace=write,pwrite64,fsync,fdatasync"]
     command = [*traced, sys.executable, "-c", _FIVE_TRANSACTIONS, str(tmp_path / "journal.db")]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=BOUND_S, check=False)
     if "ptrace" in ran.stderr and not trace.read_text().count("write("):
         pytest.skip(f"needs to trace a child: {ran.stderr.strip()}")
     assert ran.returncode == 0, ran.stderr

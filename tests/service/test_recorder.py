@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from kit.service import Cluster, running
+from kit.waiting import BOUND_S
 
 from cosched.apps.cli.main import main
 from cosched.config.cluster import CoschedulingSettings
@@ -75,7 +76,12 @@ async def test_it_is_the_same_in_another_process(night: Path, capsys: pytest.Cap
     argv = [sys.executable, "-m", "cosched.apps.cli.main", "replay", "--inputs", str(night)]
     for seed in ("1", "2"):
         done = subprocess.run(
-            argv, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=False, timeout=60
+            argv,
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=BOUND_S,
         )
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.endswith("effects as recorded.\n")

@@ -244,14 +244,14 @@ def test_a_port_that_another_program_has(make_cluster: Callable[..., Cluster], c
 def test_a_policy_of_ones_own_lies_in_its_directory(
     make_cluster: Callable[..., Cluster], tmp_path: Path, here: Call
 ) -> None:
-    shutil.copy(EXAMPLES / "least_work.py", tmp_path)
+    shutil.copy(EXAMPLES / "least_work.py", tmp_path / "policy_of_ones_own.py")  # a name that no other test imports
     assert Path.cwd() == tmp_path, "which does not count: any user may write there"
-    alone = make_cluster(policy="least_work:LeastWorkFirst")
+    alone = make_cluster(policy="policy_of_ones_own:LeastWorkFirst")
     for check in ("--check",), ():
         refused = here("--config", str(written(alone)), *check)
         assert (refused.status, refused.out) == (2, ""), refused
-        assert "no module 'least_work'; expected an installed module, or policy_directory" in refused.err
-    cluster = make_cluster(policy="least_work:LeastWorkFirst", policy_directory=str(tmp_path))
+        assert "no module 'policy_of_ones_own'; expected an installed module, or policy_directory" in refused.err
+    cluster = make_cluster(policy="policy_of_ones_own:LeastWorkFirst", policy_directory=str(tmp_path))
     with started(cluster) as process:
         assert process.poll() is None
         answer = run("--config", str(cluster.path / "cluster.yaml"), "--check")

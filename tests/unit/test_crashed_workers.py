@@ -25,7 +25,8 @@ def closing_line(folder: Path, *tests: tuple[str, int]) -> tuple[int, str]:
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "kit.crashed_workers", "-n2", "--dist=loadgroup"],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        # a run takes all others' rights from the root of its temporary directories, below which other tests share files
+        env={**os.environ, "PYTHONPATH": str(TESTS), "PYTEST_DEBUG_TEMPROOT": str(folder)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -55,7 +55,7 @@ def test_processes_that_a_run_has_left_are_ended(
     (tmp_path / "conftest.py").write_text(_CONFTEST)
     (tmp_path / "test_stays.py").write_text(_STAYS)
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    environment = {**os.environ, "PYTHONPATH": f"{TESTS}:{tmp_path}"}
+    environment = {**os.environ, "PYTHONPATH": f"{TESTS}:{tmp_path}", "PYTEST_DEBUG_TEMPROOT": str(tmp_path)}
     with subprocess.Popen([sys.executable, *command], cwd=tmp_path, env=environment, **quiet) as run:
         wait_for((tmp_path / "told").exists, "the test's process")
         left, mark = (tmp_path / "told").read_text().split()

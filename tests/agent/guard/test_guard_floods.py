@@ -17,7 +17,7 @@ from typing import Any, cast
 import pytest
 from kit.floods import STRANGERS, asking, cpu_s, holding, strangers
 from kit.guards import RealGuard
-from kit.waiting import wait_for
+from kit.waiting import BOUND_S, wait_for
 
 from node_agent.guard.base.budget import Budget
 from node_agent.guard.base.loop import Loop
@@ -29,7 +29,7 @@ PACKETS = socket.SOCK_SEQPACKET
 def desk(guard: RealGuard, *arguments: str) -> "subprocess.CompletedProcess[str]":
     environment = os.environ | {"COSCHED_DESK_SOCKET": f"{guard.directory}/run/desk.sock"}
     command = [sys.executable, "-m", "cosched.apps.cli.main", "desk", *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=BOUND_S, check=False)
 
 
 def own_door(guard: RealGuard, uid: int) -> Path:

@@ -132,7 +132,7 @@ def test_a_guards_end_or_its_successor_lets_all_go(guard: RealGuard, how: str) -
 def test_who_is_held_leaves_the_whole_of_what_there_is(guard: RealGuard) -> None:
     """The job whose turn it is sleeps: in the idle class the other one would run all the time."""
     pid = two_jobs(guard, second=SPINS)
-    wait_for(lambda: cpu_ns(pid) > 50_000_000, "the computing one to run", 120.0)
+    wait_for(lambda: cpu_ns(pid) > 50_000_000, "the computing one to run")
     turn_us = 900_000
     begin_us = second_waits(guard, "held", turn_us)
     before = cpu_ns(pid)
@@ -144,7 +144,7 @@ def test_who_is_held_leaves_the_whole_of_what_there_is(guard: RealGuard) -> None
         slots(guard, 50_000, begin_us=begin_us)
         return cpu_ns(pid) - before > 50_000_000
 
-    wait_for(had_its_own, "its own turns", 120.0)
+    wait_for(had_its_own, "its own turns")
 
 
 def test_who_is_to_end_is_held_no_more(guard: RealGuard) -> None:

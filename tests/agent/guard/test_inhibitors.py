@@ -174,7 +174,7 @@ class Bus:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=BOUND_S,
             check=False,
         ).stdout
 
@@ -379,7 +379,7 @@ def test_a_job_that_begins_is_notified_and_the_helper_ends_with_its_session(
         assert not body.startswith("job 1 of"), "what was there before is no news"
         session_bus.close()
         session_bus.path.unlink(missing_ok=True)
-        assert helper.wait(timeout=60) == 0
+        assert helper.wait(timeout=BOUND_S) == 0
     finally:
         helper.kill()
         helper.wait()

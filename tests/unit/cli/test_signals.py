@@ -69,7 +69,7 @@ def test_a_signal_leaves_neither_workers_nor_part_files(
         _, said = process.communicate(timeout=BOUND_S)
         assert process.returncode == 130, said
         assert "interrupted" in said
-        wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), "the workers to be gone", 60)
+        wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), "the workers to be gone")
         assert sorted(path.name for path in tmp_path.iterdir()) == ["long.swf"]
     finally:
         process.kill()

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from kit.waiting import BOUND_S
 
 from cosched.apps.enrol.laying import take_away, write
 from cosched.install import notices
@@ -26,7 +27,9 @@ def test_people_are_told_at_a_login_where_a_guard_listens(
         if listens:
             guard.bind(f"{tmp_path}/a place/desk.sock")
         shell = ["bash", "--norc", "--noprofile", option, f". {shlex.quote(str(notice))}; echo over"]
-        said = subprocess.run(shell, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+        said = subprocess.run(
+            shell, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BOUND_S, check=False
+        )
     line = "Parallel jobs may run on this computer: cosched desk status\n"
     assert said.stdout == (line if told else "") + "over\n"
 

@@ -22,6 +22,8 @@ from node_agent.policy.receives import LEAST_CPU_US, Counts, received, settled
 _LEAST_ARRIVALS: Final = 4
 #: Counts of a look that is older than this say nothing of now (looks fail, or the agent was kept from them).
 _FRESH_US: Final = 5_000_000
+#: How many looks after its start a process is still asked whether it shares memory now, each time.
+_RARELY: Final = 64
 _SHARED_MEMORY: Final = "shared memory on the node (not visible)"
 _NOT_READABLE: Final = "others' sockets (not visible: the agent may not look at them; coscheduling.watch_messages)"
 
@@ -50,7 +52,8 @@ class Watching:
         self._polled: dict[int, int] = {}  # the same, at the last poll
         self._inet: tuple[Inet, ...] = ()
         self._unix: tuple[int, ...] = ()
-        self._shared: dict[int, bool] = {}
+        self._looks: dict[int, int] = {}  # how often each process was there
+        self._sharing: set[int] = set()  # processes that have been seen to share memory
         self._transports: tuple[str, ...] = ()
         self._watched = frozenset(watched)
         self._named: set[str] = set()  # of these, which have been seen
@@ -163,19 +166,29 @@ class Watching:
         return max(0, connection.received_bytes - self._inet_before.get(connection.inode, connection).received_bytes)
 
     def _tell_transports(self, pids: list[int], found: Seen, busy: dict[int, bool]) -> None:
-        self._shared = {pid: self._shared[pid] if pid in self._shared else shares_memory(pid) for pid in pids}
+        self._looks = {pid: self._looks.get(pid, 0) + 1 for pid in pids}
+        asked = {pid for pid, looks in self._looks.items() if _is_asked(looks)} - self._sharing
+        self._sharing = (self._sharing & self._looks.keys()) | {pid for pid in asked if shares_memory(pid)}
         there = {
             "tcp": any(busy.values()),
             "udp": any(_is_udp(each) for sockets in found.inet.values() for each in sockets),
             "unix": bool(self._unix) and self.receives is Receives.BLOCKS,
             _NOT_READABLE: not found.readable,
-            _SHARED_MEMORY: sum(self._shared.values()) > 1,
+            _SHARED_MEMORY: len(self._sharing) > 1,
         }
         self._transports = tuple(sorted(name for name, is_there in there.items() if is_there))
 
 
 def _counts(thread: Thread) -> Counts:
     return Counts(thread.cpu_us, thread.voluntary, thread.involuntary)
+
+
+def _is_asked(looks: int) -> bool:
+    """Whether a process is asked at that look for memory that it shares: its map is long, and changes early if ever.
+
+    A rank that is still starting, at the first looks, has none yet.
+    """
+    return looks & (looks - 1) == 0 or looks % _RARELY == 0
 
 
 def _is_udp(connection: Inet) -> bool:

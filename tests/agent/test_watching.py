@@ -167,3 +167,25 @@ def test_look_sees_watched_processes_by_name_and_remembers_them(tmp_path: Path) 
     watching.look({}, boottime_us())
     signs = watching.signs(0)
     assert (signs.seen, signs.hydra) == ((HYDRA,), True), "the latter for a scheduler of version 4"
+
+
+def test_memory_that_ranks_share_some_looks_after_their_start_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank under load takes several looks to come as far as ``MPI_Init``."""
+    one, two, three = range(2**22 + 1, 2**22 + 4)  # no processes: more than the kernel counts to
+    groups, asked = These(one, two), list[int]()
+    sharing: set[int] = set()
+
+    def shares(pid: int) -> bool:
+        asked.append(pid)
+        return pid in sharing
+
+    monkeypatch.setattr(watching_module, "shares_memory", shares)
+    watching = Watching((1, 1), groups)
+    for look, now_sharing, told in [(1, (), False), (2, (one,), False), (3, (one, two), False), (4, (one, two), True)]:
+        sharing.update(now_sharing)
+        watching.look({}, boottime_us())
+        assert bool(watching.signs(0).transports) == told, look
+    assert asked == [one, two, one, two, two], "each time less often, and who shares never again"
+    groups._pids = [two, three]
+    watching.look({}, boottime_us())
+    assert not watching.signs(0).transports, "one alone shares with nobody"

@@ -19,6 +19,7 @@ import pytest
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 from kit import guardian
+from kit.standstills import Standstills
 
 from space_scheduler.machine import blame
 from space_scheduler.service.core.journalled import JournalledCore
@@ -95,6 +96,7 @@ def pytest_configure(config: pytest.Config) -> None:
         chosen = option.keyword or option.markexpr or config.args_source is config.ArgsSource.ARGS
         option.whole = bool(option.whole or option.long or chosen)
         guardian.watch()
+        config.pluginmanager.register(Standstills())
         if option.system:
             config.pluginmanager.register(FailuresAtOnce(config))
     if config.getoption("--quick") and "HYPOTHESIS_PROFILE" not in os.environ:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 _PAUSE_S = 1.0
-#: How much longer than its pause a thread is away before that is said: other work alone never kept it so long.
-_LEAST_S = 10.0
+#: How much longer than its pause a thread is away before that is said: other work alone hardly keeps it so long.
+_LEAST_S = 3.0
 
 
 class Standstills:

@@ -13,7 +13,7 @@ class Terminal:
 
 def test_only_a_pause_far_beyond_its_length_is_a_standstill() -> None:
     now_s = 0.0
-    late_s = iter([0.0, 9.0, 600.0, 0.5])
+    late_s = iter([0.0, 2.9, 600.0, 0.5])
 
     def pauses(wanted_s: float) -> bool:
         nonlocal now_s

@@ -8,9 +8,10 @@ import difflib
 import os
 import shutil
 import signal
+import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,16 @@ def _failing_passes_raise(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 
 def _raised(_attempt: object, _known: object, _new: object, error: Exception) -> None:
     raise error
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Iterator[None]:
+    """A test imports from where its process did before: a command that it calls may look in its directory, too."""
+    path = sys.path[:]
+    try:
+        return (yield)
+    finally:
+        sys.path[:] = path
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -23,9 +23,8 @@ class Wants:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def folder(tmp_path: Path) -> str:
     (tmp_path / "nightly_rules.py").write_text(NIGHTLY)
-    monkeypatch.setattr("sys.path", [*__import__("sys").path])
     return str(tmp_path)
 
 

@@ -1,11 +1,13 @@
 """The parts of cosched.adaptive that need no MPI: maps, layouts, the balancer, arrays of one rank, the channel."""
 
 import contextlib
+import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from kit.waiting import BOUND_S
 from cosched.adaptive.arrays import Array
 from cosched.adaptive.balance import BOUND, Balancer, Meter
 from cosched.adaptive.channel import Channel
+from cosched.adaptive.job import Job
 from cosched.adaptive.layout import Layout, block_bounds, common, place
 from cosched.adaptive.maps import Map, enabled_ranks, parse_map
 
@@ -152,6 +155,53 @@ def test_arrays_of_different_forms_are_not_swapped() -> None:
     u = Array(job, (7,), np.float32, "block", scratch=False)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="different forms"):
         u.swap(Array(job, (8,), np.float32, "block", scratch=False))  # type: ignore[arg-type]
+
+
+class TwoRanks:
+    """What rank 0 has of a communicator; at points, rank 1 has what ``theirs`` makes of rank 0's step and arrays."""
+
+    def __init__(self, theirs: Callable[[tuple[object, ...]], tuple[object, ...]]) -> None:
+        self._theirs, self.aborted = theirs, list[int]()
+
+    def Get_rank(self) -> int:
+        return 0
+
+    def Get_size(self) -> int:
+        return 2
+
+    def Dup(self) -> "TwoRanks":
+        return self
+
+    def Abort(self, status: int) -> None:
+        self.aborted.append(status)
+
+    def gather(self, mine: tuple[object, tuple[object, ...]], **_: int) -> list[object]:
+        return [mine, (mine[0], self._theirs(mine[1]))]
+
+    def bcast(self, change: object, **_: int) -> object:
+        return change
+
+
+@pytest.mark.parametrize(
+    ("misuse", "theirs", "words"),
+    [
+        (lambda job, u, v: job.point(u, v), lambda mine: mine[:-1], "rank 1 has step and arrays (0, ((8,)"),
+        (lambda job, u, v: job.point(u), lambda mine: (1, *mine[1:]), "rank 1 has step and arrays (1, ((8,)"),
+        (lambda job, u, v: (job.point(u), job.array(8)), lambda mine: mine, "an array made after the first point"),
+        (lambda job, u, v: (job.point(u), job.pieces(8, None, None)), lambda mine: mine, "pieces made after the first"),
+        (lambda job, u, v: [*job.range(3, u), *job.range(3, u)], lambda mine: mine, "a second loop in one block"),
+        (lambda job, u, v: job.ask(0), lambda mine: mine, "asking for 0 more"),
+    ],
+)
+def test_a_misuse_ends_the_job_and_is_told(
+    capsys: pytest.CaptureFixture[str], misuse: Callable[..., object], theirs: Any, words: str
+) -> None:
+    world = TwoRanks(theirs)
+    job = Job(world, None, ["a", "b"], balance=True, every=1)  # type: ignore[arg-type]
+    with pytest.raises((RuntimeError, ValueError), match=re.escape(words)), job:
+        misuse(job, job.array(8), job.array(8))
+    assert world.aborted == [1]
+    assert words in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -32,15 +32,15 @@ _MPIS = {
     "open_mpi_4": (Path("/usr/bin/mpirun.openmpi"), Path("/usr/bin/mpicc.openmpi")),
     "mpich": (Path("/usr/bin/mpiexec.mpich"), Path("/usr/bin/mpicc.mpich")),
 }
-#: Language and MPI: those of the wheel, and all.
+#: Language and MPI: those of the wheel, the others, and all.
 WHEELS = (pytest.param("python-open_mpi_5"), pytest.param("c-open_mpi_5", marks=pytest.mark.system("gcc")))
 _MPICH = pytest.mark.system("mpich", "libmpich-dev", "gcc")
-SYSTEMS = (
-    *WHEELS,
+OTHERS = (
     pytest.param("c-open_mpi_4", marks=pytest.mark.system("openmpi-bin", "libopenmpi-dev", "gcc")),
     pytest.param("python-mpich", marks=_MPICH),
     pytest.param("c-mpich", marks=_MPICH),
 )
+SYSTEMS = (*WHEELS, *OTHERS)
 #: Gives a rank the socket of its node: so many ranks to each, in turn; none to the rank WITHOUT.
 _ON_ITS_NODE = """
 rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; node=0

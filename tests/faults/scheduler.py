@@ -265,7 +265,8 @@ class Scheduler:
 
     def drained(self, name: str) -> str:
         """Why nothing new is started on a node, by the core; empty where something is."""
-        return next((each.reason for each in self.core.state.nodes() if each.node.name == name and each.drained), "")
+        nodes = self.core.state.machine.nodes or ()
+        return next((each.reason for each in nodes if each.drained and each.node.name == name), "")
 
     # --- agents -----------------------------------------------------------------------------------------------------
 

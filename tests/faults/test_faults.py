@@ -11,7 +11,7 @@ from kit.mutants import sleepers_anywhere
 
 from faults import ailing, depending, mutants, node_mutants, shape_mutants, sleep_mutants, stall_mutants
 from faults.chain import Chain
-from faults.history import RATES, lived, shrunk
+from faults.history import RATES, Result, lived, shrunk
 from faults.node import Node
 from faults.scheduler import Scheduler
 from faults.shapes import CHANGES
@@ -52,9 +52,9 @@ def test_a_fixed_set_of_histories_is_clean_and_every_fault_fires() -> None:
 
 
 def test_a_seed_is_a_history() -> None:
-    first = lived(8)
-    assert lived(8) == first
-    assert lived(9).trace != first.trace
+    first = lived(5)
+    assert lived(5) == first
+    assert lived(6).trace != first.trace
 
 
 def test_without_faults_every_job_ends_as_its_script_does() -> None:
@@ -114,10 +114,30 @@ def test_chain_of_dependent_jobs_keeps_its_order_under_faults(seeds: Sequence[in
         assert result.states.total() >= length
 
 
+class OfTwoFaults:
+    """A history that breaks a promise where two of its faults happen."""
+
+    def __init__(self, seed: int, only: frozenset[int] | None) -> None:
+        self._seed, self._breaks = seed, only is None or {3, 17} <= only
+
+    def live(self) -> Result:
+        return Result(self._seed, "broken" if self._breaks else "", Counter(), 20, [], Counter())
+
+
 def test_a_history_is_shrunk_to_what_breaks_the_promise() -> None:
+    assert shrunk(5, kind=OfTwoFaults) == (frozenset({3, 17}), OfTwoFaults(5, None).live())
+
+
+def test_of_a_seeds_faults_those_happen_that_are_chosen() -> None:
     how: dict[str, Any] = {"node_type": node_mutants.ForgetsAttempts}
-    seed = next(seed for seed in range(2, WITHIN) if lived(seed, **how).violation)  # 2: found in its first seconds
-    faults, result = shrunk(seed, **how)
-    assert result.violation
-    assert 1 <= len(faults) < lived(seed, **how).faults
-    assert not lived(seed, faults).violation, "without the mutant these faults are harmless"
+    seed, first = 2, 16  # found in its first seconds, and by this fault alone
+    whole = lived(seed, **how)
+    assert whole.violation
+    assert sum(whole.fired[site] for site in RATES) > 1
+    alone = next(
+        result
+        for number in (first, *range(1, whole.faults + 1))
+        if (result := lived(seed, frozenset({number}), **how)).violation
+    )
+    assert sum(alone.fired[site] for site in RATES) == 1
+    assert not lived(seed, frozenset({first})).violation, "without the mutant this fault is harmless"

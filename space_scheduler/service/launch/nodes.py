@@ -182,7 +182,9 @@ class NodeBook:
 
     def entry(self, name: str) -> NodeEntry:
         """The entry of that name; made for one that only the journal knows."""
-        return self._entries.setdefault(name, NodeEntry(name))
+        if (found := self._entries.get(name)) is None:
+            found = self._entries[name] = NodeEntry(name)
+        return found
 
     def peers(self, allocation: Allocation) -> tuple[Peer, ...]:
         """A job's nodes as they reach each other; empty while one has not said hello since the service started."""

@@ -199,7 +199,7 @@ async def test_a_killed_guard_costs_no_job_and_no_exit_status(cluster: Cluster) 
         await scheduler.next("a", wire.GroupEnded)
 
 
-async def test_without_a_guard_nothing_is_prepared_and_the_reason_told(cluster: Cluster) -> None:
+async def test_without_a_guard_nothing_is_prepared_and_killed_attempt_is_empty_at_once(cluster: Cluster) -> None:
     node = cluster.node("a", start=False)
     node.start_agent()
     async with cluster.scheduler() as scheduler:
@@ -209,16 +209,7 @@ async def test_without_a_guard_nothing_is_prepared_and_the_reason_told(cluster: 
         assert "guard is not there" in refused.message
         await until(lambda: "a" in scheduler.beats, "a heartbeat")
         assert not scheduler.beats["a"].armed
-
-
-async def test_what_was_never_prepared_is_empty_at_once_guard_or_none(cluster: Cluster) -> None:
-    node = cluster.node("a", start=False)
-    node.start_agent()
-    async with cluster.scheduler() as scheduler:
-        await scheduler.tell("a", cluster.prepare(scheduler.fence, 5, "a"))
-        await scheduler.next("a", wire.Refused)
-        order = wire.OrderId(5, 1, 3)
-        await scheduler.tell("a", wire.Kill(scheduler.fence, order, 0))
+        await scheduler.tell("a", wire.Kill(scheduler.fence, wire.OrderId(5, 1, 3), 0))
         ended = await scheduler.next("a", wire.GroupEnded)
         assert (ended.job_id, ended.attempt) == (5, 1)
         # nothing of it may come later either

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any, Final
 
 from node_agent.guard.base.records import Records
 from node_agent.guard.desk.doors import Peer
+from node_agent.guard.desk.hours import MINUTES
 from node_agent.guard.desk.owners_word import OwnersWord
 from node_agent.guard.desk.pause import Pause
 from node_agent.guard.desk.switch import Desk, Reach
@@ -20,14 +22,31 @@ LIMITS: Final[dict[str, Any]] = {
     "limits": {"cpus": None, "idle": False},
 }  # fmt: skip
 
+#: All that decides about a desk.
+DECIDES: Final[list[dict[str, Any]]] = [
+    {"do": "end"}, {"do": "end", "job": 1}, {"do": "ban", "user": "bob"}, {"do": "allow", "user": "bob"},
+    {"do": "hours", "windows": None}, {"do": "share", "cpu_ratio": None}, {"do": "pause"}, {"do": "resume"},
+    {"do": "wake", "on": True},
+]  # fmt: skip
+
+
+def outside_now() -> list[list[Any]]:
+    """Hours that this moment is not in, nor the next minutes."""
+    now = time.localtime()
+    begin = (now.tm_hour * 60 + now.tm_min + 120) % MINUTES
+    return [[begin, (begin + 60) % MINUTES or MINUTES, [*range(7)]]]
+
 
 class DeskAlone:
-    """``held`` is what it last had jobs do; ``complaints`` what its loop was told of mistakes."""
+    """``held`` is what it last had jobs do; ``complaints`` what its loop was told of mistakes; ``changes``
+    how often the guard was to tell the agent.
+    """
 
     def __init__(self, directory: Path, users: tuple[str, ...] = ()) -> None:
         """What it keeps is in that directory, its sockets are too."""
         self.held: bool | None = None
         self.complaints: list[str] = []
+        self.changes = 0
         loop: Any = SimpleNamespace(
             watch=lambda *_, **__: None, unwatch=lambda *_: None, complain=lambda what, _: self.complaints.append(what)
         )
@@ -43,7 +62,7 @@ class DeskAlone:
             ended=list,
             is_job=lambda _: False,
             limits=lambda: LIMITS,
-            changed=lambda: None,
+            changed=self._changed,
         )
         self.desk = Desk(loop, str(directory), records, pause, OwnersWord(records), users, os.geteuid(), reach)
 
@@ -51,11 +70,17 @@ class DeskAlone:
         del since_us
         self.held = held
 
+    def _changed(self) -> None:
+        self.changes += 1
+
     def said(self, uid: int, do: str, **fields: object) -> dict[str, Any]:
         """The answer to a request of this process, as it would be to that user."""
+        return self.heard(uid, json.dumps({"do": do, **fields}).encode())
+
+    def heard(self, uid: int, packet: bytes) -> dict[str, Any]:
+        """The answer to a packet."""
         pidfd = os.pidfd_open(os.getpid())
         try:
-            packet = json.dumps({"do": do, **fields}).encode()
             answer: dict[str, Any] = json.loads(self.desk._heard(packet, Peer(os.getpid(), uid, pidfd)))
             return answer
         finally:

@@ -4,21 +4,25 @@ import errno
 import json
 import os
 import pwd
+import time
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from kit.desk_alone import desk_alone
+from kit.desk_alone import DECIDES, DeskAlone, desk_alone, outside_now
 from kit.desk_socket import desk as at_desk
 
 from cosched.apps.cli.desk import ban_command
 from cosched.apps.cli.shared.desk_words import document, lines
 from cosched.linux import files, process
+from cosched.model import desk as desk_model
 from node_agent.guard.base.records import Records
-from node_agent.guard.desk.owners_word import DAMAGED as WORD_DAMAGED
+from node_agent.guard.desk import owners_word
+from node_agent.guard.desk.owners_word import FORESEEN_DAYS, MOST_AT_ONCE, MOST_BANS
 from node_agent.guard.desk.pause import DAMAGED
+from node_agent.guard.desk.switch import MOST_SPANS
 
 STRANGER = 4_000_000_001
 
@@ -119,14 +123,125 @@ def test_a_damaged_record_of_a_pause_is_a_pause_until_resumed(tmp_path: Path, re
         assert desk.said(0, "status")["paused"] == ""
 
 
-def test_a_damaged_record_of_the_owners_word_is_told_until_something_is_said_anew(tmp_path: Path) -> None:
-    (tmp_path / "word").write_text('{"cpu_ratio": 0.25, "bans": [["bo')
+@pytest.mark.parametrize(
+    "record",
+    [
+        '{"cpu_ratio": 0.25, "bans": [["bo',
+        '{"cpu_ratio": "much", "bans": [[1]], "hours": 3}',
+        f'{{"cpu_ratio": {10**400}, "bans": [], "hours": null}}',
+        f'{{"cpu_ratio": null, "bans": [["ada", "bob", {10**400}]], "hours": null}}',
+    ],
+    ids=range(4),
+)
+def test_a_damaged_record_of_the_owners_word_is_told_until_something_is_said_anew(tmp_path: Path, record: str) -> None:
+    (tmp_path / "word").write_text(record)
     with desk_alone(tmp_path) as desk:
-        assert desk.said(0, "status")["problems"] == [WORD_DAMAGED]
+        assert desk.said(0, "status")["problems"] == [owners_word.DAMAGED]
+        assert desk.desk.status_fields()["word"] == {"cpu_ratio": None, "bans": [], "ended": []}
         assert desk.complaints == ["taking up what was said at this desk"]
         assert desk.said(0, "ban", user="bob")["problems"] == []
     with desk_alone(tmp_path) as desk:
         assert (desk.said(0, "status")["problems"], desk.complaints) == ([], [])
+
+
+def test_strangers_decide_nothing(tmp_path: Path) -> None:
+    with desk_alone(tmp_path) as desk:
+        before = desk.desk.status_fields()
+        for request in DECIDES:
+            assert desk.said(STRANGER, **request)["error"] == "user", request
+        assert (desk.desk.status_fields(), desk.changes) == (before, 0)
+
+
+_NAME, _SECONDS = "expected a user's name of at most 64 characters", "expected a number above 0, up to 31622400"
+_WORDS = "do: expected status, pause, resume, end, ban, allow, hours, share, probe, wake or inhibited"
+
+
+@pytest.mark.parametrize(
+    ("packet", "complaint"),
+    [
+        ("nonsense", "not JSON"),
+        ("[]", _WORDS),
+        ('{"do": "reboot"}', _WORDS),
+        ('{"do": "pause", "seconds": -1}', f"seconds: found -1; {_SECONDS}"),
+        ('{"do": "pause", "seconds": "2h"}', f"seconds: found '2h'; {_SECONDS}"),
+        ('{"do": "end", "job": "12"}', "job: found '12'; expected a job's number, or null for all"),
+        ('{"do": "end", "job": true}', "job: found True; expected a job's number, or null for all"),
+        ('{"do": "ban"}', f"user: found a NoneType; {_NAME}"),
+        (f'{{"do": "ban", "user": "{65 * "a"}"}}', f"user: found '{65 * 'a'}'; {_NAME}"),
+        ('{"do": "ban", "user": "a/b"}', f"user: found 'a/b'; {_NAME}"),
+        ('{"do": "ban", "user": "bob", "seconds": 0}', f"seconds: found 0; {_SECONDS}"),
+        ('{"do": "share", "cpu_ratio": 0}', "cpu_ratio: found 0; expected a share from 0.001 to 1"),
+        ('{"do": "share", "cpu_ratio": 1.5}', "cpu_ratio: found 1.5; expected a share from 0.001 to 1"),
+        ('{"do": "wake", "on": 1}', "on: found 1; expected true or false"),
+        ('{"do": "hours", "windows": []}', "windows: expected 1 to 8 windows"),
+        ('{"do": "hours", "windows": [[0, 60, [7]]]}', "windows: expected days from 0 (Monday) to 6"),
+        (
+            '{"do": "hours", "windows": [[60, 60, [1]]]}',
+            "windows: expected two different minutes of the day, 0 to 1440",
+        ),
+        ('{"do": "hours", "windows": [[0, 60]]}', "windows: expected windows of [begin, end, days]"),
+    ],
+    ids=range(18),
+)
+def test_malformed_request_is_refused_and_changes_nothing(tmp_path: Path, packet: str, complaint: str) -> None:
+    with desk_alone(tmp_path) as desk:
+        before = desk.desk.status_fields()
+        assert desk.heard(0, packet.encode())["message"] == complaint
+        assert (desk.desk.status_fields(), desk.changes) == (before, 0)
+
+
+def test_bans_and_decisions_are_bounded_and_a_pause_is_not(tmp_path: Path) -> None:
+    """Each is written to the disk, by the one process that arms the contract."""
+    with desk_alone(tmp_path) as desk:
+        for n in range(MOST_BANS):
+            assert desk.said(0, "ban", user=f"u{n}")["ok"]
+        assert desk.said(0, "ban", user="more")["error"] == "busy"
+        assert desk.said(0, "ban", user="u0", seconds=60)["ok"], "one that is banned may be banned for another time"
+    with desk_alone(tmp_path) as desk:
+        answers = [desk.said(0, "share", cpu_ratio=(n % 90 + 10) / 100) for n in range(3 * MOST_AT_ONCE)]
+        refused = {answer["message"] for answer in answers if "error" in answer}
+        assert refused == {"too many decisions at once: wait a second"}
+        assert desk.said(0, "pause")["paused"]
+
+
+def test_ban_with_an_end_ends_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with desk_alone(tmp_path) as desk:
+        desk.said(0, "ban", user="bob", seconds=60)
+        assert (desk.desk.status_fields()["word"]["bans"], desk.changes) == (["bob"], 1)
+        now_s = time.time()
+        for later_s, bans, changes in ((50, ["bob"], 1), (61, [], 2)):
+            monkeypatch.setattr("time.time", lambda later_s=later_s: now_s + later_s)
+            desk.desk.tick(desk.desk.due_us() + later_s * 1_000_000)
+            assert (desk.desk.status_fields()["word"]["bans"], desk.changes) == (bans, changes)
+
+
+def test_machine_is_woken_only_by_its_owners_word_and_when_jobs_may_run(tmp_path: Path) -> None:
+    def spans(desk: DeskAlone) -> list[tuple[float, float]]:
+        """In seconds from now."""
+        now_us = process.boottime_us()
+        wake = desk.desk.status_fields()["wake"]
+        return [((begin - now_us) / 1_000_000, (end - now_us) / 1_000_000) for begin, end in wake]
+
+    with desk_alone(tmp_path) as desk:
+        assert desk.desk.status_fields()["wake"] is None
+        assert desk.said(0, "wake", on=True)["word"]["wake"] is True
+    with desk_alone(tmp_path) as desk:
+        ((begin_s, end_s),) = spans(desk)
+        assert begin_s < 60
+        assert FORESEEN_DAYS - 1 < end_s / 86400 <= FORESEEN_DAYS
+        desk.said(0, "pause", seconds=3600)
+        ((begin_s, _),) = spans(desk)
+        assert 3500 < begin_s <= 3600
+        desk.said(0, "hours", windows=outside_now())
+        assert MOST_SPANS == desk_model.MOST_SPANS
+        found = spans(desk)
+        assert len(found) == FORESEEN_DAYS
+        assert all(begin_s >= 3500 and end_s > begin_s for begin_s, end_s in found)
+        desk.said(0, "pause")
+        assert spans(desk) == [], "a pause without an end"
+        desk.said(0, "resume")
+        desk.said(0, "wake", on=False)
+        assert desk.desk.status_fields()["wake"] is None
 
 
 def test_who_is_banned_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

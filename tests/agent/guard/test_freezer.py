@@ -3,6 +3,8 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from node_agent.guard.launcher.freezer import Freezer
 
 KEY = (1, 1)
@@ -21,11 +23,9 @@ class Cgroups:
         return self.settles
 
 
-def test_group_that_is_frozen_by_an_order_is_not_thawed_by_a_later_try() -> None:
-    """Goal: no retry of a group that has settled; a late retry thaws it for a moment.
-
-    Method: five tries in vain, then an order that succeeds, then the moment of the next try.
-    """
+@pytest.fixture
+def made() -> tuple[Freezer, Cgroups, list[str]]:
+    """A freezer that is to stop one group, its control groups, and what it complains of."""
     cgroups, complaints = Cgroups(), list[str]()
     group = SimpleNamespace(name="job-1.1", stopped_us=1, ending="", kill_at_us=None)
     loop = SimpleNamespace(complain=lambda what, error: complaints.append(f"{what} {error}"))
@@ -33,15 +33,41 @@ def test_group_that_is_frozen_by_an_order_is_not_thawed_by_a_later_try() -> None
     endings: Any = SimpleNamespace(held_since_us=None)
     freezer = Freezer(shared, endings)
     freezer.see_to([KEY])
-    for _ in range(5):
-        due_us = freezer.due_us
-        assert due_us is not None
-        freezer.tick(due_us)
-    cgroups.settles = True
-    freezer.obey(KEY)
+    return freezer, cgroups, complaints
+
+
+def tick(freezer: Freezer) -> None:
     due_us = freezer.due_us
     assert due_us is not None
     freezer.tick(due_us)
+
+
+def test_group_that_does_not_settle_is_tried_again_and_thawed_and_complained_of_at_the_sixth(
+    made: tuple[Freezer, Cgroups, list[str]],
+) -> None:
+    freezer, cgroups, complaints = made
+    for _ in range(7):
+        tick(freezer)
+    assert cgroups.tries == [*[False] * 6, True, False]
+    assert len(complaints) == 1
+    cgroups.settles = True
+    tick(freezer)
+    assert freezer.due_us is None
+
+
+def test_group_that_is_frozen_by_an_order_is_not_thawed_by_a_later_try(
+    made: tuple[Freezer, Cgroups, list[str]],
+) -> None:
+    """Goal: no retry of a group that has settled; a late retry thaws it for a moment.
+
+    Method: five tries in vain, then an order that succeeds, then the moment of the next try.
+    """
+    freezer, cgroups, complaints = made
+    for _ in range(5):
+        tick(freezer)
+    cgroups.settles = True
+    freezer.obey(KEY)
+    tick(freezer)
     assert True not in cgroups.tries
     assert freezer.due_us is None
     assert not complaints

@@ -9,21 +9,17 @@ from typing import Any
 
 import pytest
 from kit.command import Call, cosched
-from kit.desk_socket import ask_as, asked_at_desk, desk
+from kit.desk_socket import ask_as, desk
 from kit.guards import MIB, US_PER_S, RealGuard, alive, places
-from kit.waiting import BOUND_S, wait_for
+from kit.waiting import wait_for
 
 from cosched.linux.process import boottime_us
 from node_agent.guard.desk.pause import OPTED_OUT
 
 __all__ = ["cosched"]
 
-WORDS = "do: expected status, pause, resume, end, ban, allow, hours, share, probe, wake or inhibited"
 COUNT = "n=0; while :; do n=$((n+1)); echo $n >count.new; mv count.new count; sleep 0.01; done"
-ASK = (
-    "import socket, sys; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.settimeout(20);"
-    "s.connect(sys.argv[1]); s.send(sys.argv[2].encode()); print(s.recv(65536).decode())"
-)
+NOBODY = 65_534
 
 
 def count(guard: RealGuard, name: str = "count") -> int:
@@ -136,11 +132,11 @@ def test_a_job_that_had_no_cpu_and_is_ending_is_paused_by_a_successor_too(guard:
 
 
 def test_a_job_that_forks_all_the_time_stops_each_time(guard: RealGuard) -> None:
-    """Version 1's freezer leaves about one in twenty such groups FREEZING, until somebody freezes them once more."""
+    """Version 1's freezer leaves about one in twenty such groups FREEZING, until they are frozen once more."""
     guard.prepare()
     guard.shell("while :; do /bin/true; done")
     state = kernel_file(guard, "freezer.state", "cgroup.events")
-    for _ in range(60):
+    for _ in range(20):
         desk(guard, "pause")
         wait_for(lambda: state.read_text().split()[-1] in {"FROZEN", "1"}, "all its processes to stand still")
         desk(guard, "resume")
@@ -172,7 +168,7 @@ def test_a_jobs_time_limit_does_not_run_while_it_is_paused(guard: RealGuard) -> 
     guard.prepare(limit_us=600 * US_PER_S)
     guard.shell("exec sleep 1000")
     before_us = guard.listed()["deadline_us"]
-    limit_us, jobs = 3 * US_PER_S, itertools.count(2)
+    limit_us, jobs = US_PER_S, itertools.count(2)
 
     def paused_in_time() -> int:
         """A job whose limit is less than the pause, and was not over before that began (0 if it may have been)."""
@@ -180,7 +176,7 @@ def test_a_jobs_time_limit_does_not_run_while_it_is_paused(guard: RealGuard) -> 
         guard.prepare(job, limit_us=limit_us, grace_us=0, memory_bytes=16 * MIB)
         begun_us = boottime_us()
         guard.shell("exec sleep 1000", job=job)
-        desk(guard, "pause", seconds=4)
+        desk(guard, "pause", seconds=2)
         if boottime_us() < begun_us + limit_us:
             return job
         desk(guard, "resume")
@@ -188,7 +184,7 @@ def test_a_jobs_time_limit_does_not_run_while_it_is_paused(guard: RealGuard) -> 
 
     job = wait_for(paused_in_time, "a pause that begins before the limit is over")
     guard.event("desk", paused="", pauses=guard.status()["pauses"])
-    assert guard.listed()["deadline_us"] >= before_us + 4 * US_PER_S
+    assert guard.listed()["deadline_us"] >= before_us + 2 * US_PER_S
     assert guard.event("exited", job=job, n=0)["cause"] == "limit"
 
 
@@ -217,28 +213,17 @@ def test_a_pause_outlives_the_guard(guard: RealGuard) -> None:
     grows(guard)
 
 
-def as_nobody(guard: RealGuard, **request: Any) -> dict[str, Any]:
-    """Ask as an ordinary user."""
-    command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-I", "-c", ASK]
-    done = subprocess.run(
-        [*command, f"{guard.directory}/run/desk.sock", json.dumps(request)],
-        capture_output=True, text=True, timeout=BOUND_S, check=True,
-    )  # fmt: skip
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
-
-
 def test_who_is_not_at_the_desk_may_look_and_decide_nothing(guard: RealGuard) -> None:
-    assert as_nobody(guard, do="status")["ok"]
+    assert ask_as(NOBODY, guard, do="status")["ok"]
     for do in ("pause", "resume"):
-        answer = as_nobody(guard, do=do)
+        answer = ask_as(NOBODY, guard, do=do)
         assert answer["error"] == "user"
         assert answer["message"].startswith("user 65534 is not logged in at this machine itself")
     assert guard.status()["paused"] == ""
     guard.stop()
     guard.config["security"]["desk_users"] = ["nobody"]
     guard.start()
-    assert as_nobody(guard, do="pause")["paused"] == "nobody has paused parallel work at this desk"
+    assert ask_as(NOBODY, guard, do="pause")["paused"] == "nobody has paused parallel work at this desk"
 
 
 def test_who_has_the_screen_decides_until_he_leaves_it(make_guard: Any) -> None:
@@ -250,11 +235,11 @@ def test_who_has_the_screen_decides_until_he_leaves_it(make_guard: Any) -> None:
     guard.within = ["unshare", "--mount", "sh", "-c", f'mount -n --bind {machine} /run && exec "$@"', "sh"]
     session.write_text("UID=65534\nACTIVE=1\nREMOTE=0\nCLASS=user\nTYPE=wayland\n")
     guard.start()
-    assert as_nobody(guard, do="pause")["paused"] == "nobody has paused parallel work at this desk"
-    assert as_nobody(guard, do="resume")["paused"] == ""
+    assert ask_as(NOBODY, guard, do="pause")["paused"] == "nobody has paused parallel work at this desk"
+    assert ask_as(NOBODY, guard, do="resume")["paused"] == ""
     for elsewhere in ("ACTIVE=1\nREMOTE=1", "ACTIVE=0\nREMOTE=0"):  # by ssh; another has the screen
         session.write_text(f"UID=65534\n{elsewhere}\nCLASS=user\nTYPE=wayland\n")
-        assert as_nobody(guard, do="pause")["error"] == "user"
+        assert ask_as(NOBODY, guard, do="pause")["error"] == "user"
     assert guard.status()["paused"] == ""
 
 
@@ -277,18 +262,6 @@ def test_an_owner_who_takes_part_in_nothing_is_asked_nothing(make_guard: Any) ->
     guard.start()
     assert guard.refused(guard.preparation()) == ("paused", OPTED_OUT)
     assert desk(guard, "resume")["message"] == OPTED_OUT
-
-
-def test_what_is_not_understood_is_refused_and_changes_nothing(guard: RealGuard) -> None:
-    for packet, complaint in (
-        (b"nonsense", "not JSON"),
-        (b"[]", WORDS),
-        (b'{"do": "reboot"}', WORDS),
-        (b'{"do": "pause", "seconds": -1}', "seconds: found -1; expected a number above 0, up to 31622400"),
-        (b'{"do": "pause", "seconds": "2h"}', "seconds: found '2h'; expected a number above 0, up to 31622400"),
-    ):
-        assert asked_at_desk(guard, packet)["message"] == complaint
-        assert desk(guard, "status")["paused"] == ""
 
 
 def test_the_command_says_what_holds_here(guard: RealGuard, cosched: Call, monkeypatch: pytest.MonkeyPatch) -> None:

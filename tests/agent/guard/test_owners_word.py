@@ -8,28 +8,17 @@ from typing import Any
 
 import pytest
 from kit.command import Call, Ended, cosched
-from kit.desk_socket import ask_as, asked_at_desk, desk
+from kit.desk_alone import DECIDES, outside_now
+from kit.desk_socket import ask_as, desk
 from kit.guards import US_PER_S, RealGuard, alive, ordinary_user
 from kit.waiting import wait_for
 
-from cosched.linux.process import boottime_us
-from cosched.model import desk as desk_model
 from cosched.model.presets import hours_of
 from node_agent.guard.desk.hours import MINUTES, Window, open_spans, opens_in, windows_of
-from node_agent.guard.desk.owners_word import FORESEEN_DAYS, MOST_AT_ONCE, MOST_BANS
-from node_agent.guard.desk.switch import MOST_SPANS
 
 __all__ = ["cosched"]
 
 IDLE = "while :; do sleep 0.05; done"
-ALL_DAYS = [0, 1, 2, 3, 4, 5, 6]
-
-
-def outside_now() -> list[list[Any]]:
-    """Hours that this moment is not in, nor the next minutes."""
-    now = time.localtime()
-    begin = (now.tm_hour * 60 + now.tm_min + 120) % MINUTES
-    return [[begin, (begin + 60) % MINUTES or MINUTES, ALL_DAYS]]
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------
@@ -61,12 +50,6 @@ def test_a_node_that_does_not_keep_the_limit_tells_when_it_ends_at_most(guard: R
     assert desk(guard, "status")["jobs"][0]["since_us"] == job["since_us"]
 
 
-def test_who_decides_nothing_is_not_told_who_is_banned(guard: RealGuard) -> None:
-    desk(guard, "ban", user="bob")
-    assert "bans" not in ask_as(65534, guard, do="status")["word"]
-    assert list(desk(guard, "status")["word"]["bans"]) == ["bob"]
-
-
 # --- end --------------------------------------------------------------------------------------------------------------
 
 
@@ -90,30 +73,22 @@ def test_an_ended_job_is_told_as_the_owners_word_before_anything_that_comes_of_i
 
 
 @pytest.mark.slow
-def test_all_are_ended_also_while_they_are_paused_and_one_that_is_not_here_is_told(any_guard: RealGuard) -> None:
+def test_owner_ends_all_jobs_within_its_own_grace_though_they_are_paused_or_ending_slowly(any_guard: RealGuard) -> None:
+    """The owner is promised five seconds, whatever was first to end a job."""
     guard = any_guard
-    for job in (1, 2):
+    for job in (1, 2, 3):
         guard.prepare(job=job, grace_us=3600 * US_PER_S)
-        guard.shell("trap '' TERM; " + IDLE, job=job)
+        guard.shell(f"trap '' TERM; echo deaf{job} 1; {IDLE}", job=job)
+        guard.told(f"deaf{job}")
+    guard.ask({"do": "kill", "job": 3, "attempt": 1, "grace_us": 3600 * US_PER_S})
     desk(guard, "pause")
     assert desk(guard, "end", job=7)["message"] == "job 7 is not here"
     begun_s = time.monotonic()
-    assert desk(guard, "end")["ended"] == [1, 2]
-    wait_for(lambda: all(guard.listed(job)["state"] == "ended" for job in (1, 2)), "both to end")
+    assert desk(guard, "end")["ended"] == [1, 2], "job 3 was being ended already"
+    wait_for(lambda: all(guard.listed(job)["state"] == "ended" for job in (1, 2, 3)), "all to end")
     assert time.monotonic() - begun_s < 600, "the cluster's grace of an hour is not the owner's"
     assert desk(guard, "end")["ended"] == []
-
-
-def test_an_end_that_has_begun_with_a_long_grace_is_shortened(any_guard: RealGuard) -> None:
-    """The owner is promised five seconds, whoever was first to end the job."""
-    guard = any_guard
-    guard.prepare(grace_us=3600 * US_PER_S)
-    guard.shell("trap '' TERM; echo deaf 1; " + IDLE)
-    guard.told("deaf")
-    guard.ask({"do": "kill", "job": 1, "attempt": 1, "grace_us": 3600 * US_PER_S})
-    assert desk(guard, "end", job=1)["ended"] == [], "it was being ended already"
-    guard.event("empty", job=1)
-    assert guard.status()["word"]["ended"] == [], "it was not the owner's end"
+    assert guard.status()["word"]["ended"] == [[1, 1], [2, 1]], "the end of job 3 was not the owner's"
 
 
 def test_a_job_that_is_being_made_ready_is_ended_too(guard: RealGuard) -> None:
@@ -136,29 +111,6 @@ def test_a_banned_users_jobs_are_refused_until_they_are_allowed_across_guards(gu
     assert guard.refused(guard.preparation()) == refused
     desk(guard, "allow", user=user)
     guard.prepare()
-
-
-@pytest.mark.slow
-def test_a_ban_with_an_end_ends_by_itself(guard: RealGuard) -> None:
-    desk(guard, "ban", user="bob", seconds=1)
-    assert guard.event("desk")["word"]["bans"] == ["bob"]
-    assert guard.event("desk")["word"]["bans"] == []
-
-
-def test_bans_are_bounded(guard: RealGuard) -> None:
-    for n in range(MOST_BANS):
-        assert desk(guard, "ban", user=f"u{n}")["ok"]
-    assert desk(guard, "ban", user="more")["error"] == "busy"
-    assert desk(guard, "ban", user="u0", seconds=60)["ok"], "one that is banned may be banned for another time"
-
-
-def test_decisions_that_follow_each_other_too_fast_are_refused_and_a_pause_is_not(guard: RealGuard) -> None:
-    """Each is written to the disk, by the one process that arms the contract."""
-    answers = [desk(guard, "share", cpu_ratio=(n % 90 + 10) / 100) for n in range(3 * MOST_AT_ONCE)]
-    refused = [answer for answer in answers if "error" in answer]
-    assert refused
-    assert {answer["message"] for answer in refused} == {"too many decisions at once: wait a second"}
-    assert desk(guard, "pause")["paused"]
 
 
 def test_outside_of_its_hours_nothing_runs_here_and_inside_it_goes_on(any_guard: RealGuard) -> None:
@@ -216,23 +168,7 @@ def test_a_share_makes_the_contract_less_and_never_more(make_guard: Any) -> None
     assert guard.status()["contract"]["cpu_ratio"] == 0.4
 
 
-# --- who may, and what is refused -------------------------------------------------------------------------------------
-
-DECIDES: list[dict[str, Any]] = [
-    {"do": "end"}, {"do": "end", "job": 1}, {"do": "ban", "user": "bob"}, {"do": "allow", "user": "bob"},
-    {"do": "hours", "windows": None}, {"do": "share", "cpu_ratio": None}, {"do": "pause"}, {"do": "resume"},
-    {"do": "wake", "on": True},
-]  # fmt: skip
-
-
-def test_strangers_decide_nothing(guard: RealGuard) -> None:
-    guard.prepare()
-    guard.shell(IDLE)
-    before = guard.status()
-    for request in DECIDES:
-        assert ask_as(65534, guard, **request)["error"] == "user", request
-    assert guard.status()["word"] == before["word"]
-    assert guard.listed()["state"] == "running"
+# --- who may ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -269,75 +205,6 @@ def test_a_job_decides_nothing_though_it_runs_as_who_decides(make_guard: Any, co
     answers = [line for line in guard.output().splitlines() if line.startswith("answered")]
     assert answers == ["answered 1"] * 2 * len(DECIDES)
     assert ask_as(ordinary_user().pw_uid, guard, do="pause")["ok"], "the same user outside of the job"
-
-
-def test_what_cannot_be_is_refused_and_changes_nothing(guard: RealGuard) -> None:
-    before = guard.status()["word"]
-    refused: list[tuple[dict[str, Any], str]] = [
-        ({"do": "end", "job": "12"}, "job: found '12'; expected a job's number, or null for all"),
-        ({"do": "end", "job": True}, "job: found True; expected a job's number, or null for all"),
-        ({"do": "ban"}, "user: found a NoneType; expected a user's name of at most 64 characters"),
-        ({"do": "ban", "user": "a" * 65}, f"user: found '{'a' * 65}'; expected a user's name of at most 64 characters"),
-        ({"do": "ban", "user": "a/b"}, "user: found 'a/b'; expected a user's name of at most 64 characters"),
-        ({"do": "ban", "user": "bob", "seconds": 0}, "seconds: found 0; expected a number above 0, up to 31622400"),
-        ({"do": "share", "cpu_ratio": 0}, "cpu_ratio: found 0; expected a share from 0.001 to 1"),
-        ({"do": "share", "cpu_ratio": 1.5}, "cpu_ratio: found 1.5; expected a share from 0.001 to 1"),
-        ({"do": "wake", "on": 1}, "on: found 1; expected true or false"),
-        ({"do": "hours", "windows": []}, "windows: expected 1 to 8 windows"),
-        ({"do": "hours", "windows": [[0, 60, [7]]]}, "windows: expected days from 0 (Monday) to 6"),
-        ({"do": "hours", "windows": [[60, 60, [1]]]}, "windows: expected two different minutes of the day, 0 to 1440"),
-        ({"do": "hours", "windows": [[0, 60]]}, "windows: expected windows of [begin, end, days]"),
-    ]
-    for request, complaint in refused:
-        assert asked_at_desk(guard, json.dumps(request).encode())["message"] == complaint
-    assert guard.status()["word"] == before
-
-
-def test_a_damaged_record_says_nothing(guard: RealGuard) -> None:
-    for record in (
-        '{"cpu_ratio": "much", "bans": [[1]], "hours": 3}',
-        f'{{"cpu_ratio": {10**400}, "bans": [], "hours": null}}',
-        f'{{"cpu_ratio": null, "bans": [["ada", "bob", {10**400}]], "hours": null}}',
-    ):
-        desk(guard, "share", cpu_ratio=0.25)
-        guard.kill()
-        (Path(guard.directory) / "state/records/word").write_text(record)
-        guard.start()
-        assert guard.status()["word"] == {"cpu_ratio": None, "bans": [], "ended": []}, record
-
-
-# --- waking -----------------------------------------------------------------------------------------------------------
-
-
-def test_the_machine_may_be_woken_only_by_its_owners_word_and_when_jobs_may_run(guard: RealGuard) -> None:
-    def spans() -> list[tuple[float, float]]:
-        """In seconds from now."""
-        told = guard.status()["wake"]
-        now_us = boottime_us()
-        return [((begin - now_us) / US_PER_S, (end - now_us) / US_PER_S) for begin, end in told]
-
-    assert guard.status()["wake"] is None
-    assert desk(guard, "wake", on=True)["word"]["wake"] is True
-    assert len(guard.event("desk")["wake"]) == 1
-    for _ in range(2):
-        ((begin_s, end_s),) = spans()
-        assert begin_s < 60
-        assert FORESEEN_DAYS - 1 < end_s / 86400 <= FORESEEN_DAYS
-        guard.kill()  # it outlives the guard
-        guard.start()
-    desk(guard, "pause", seconds=3600)
-    ((begin_s, _),) = spans()
-    assert 3500 < begin_s <= 3600
-    desk(guard, "hours", windows=outside_now())
-    assert MOST_SPANS == desk_model.MOST_SPANS
-    found = spans()
-    assert len(found) == FORESEEN_DAYS
-    assert all(begin_s >= 3500 and end_s > begin_s for begin_s, end_s in found)
-    desk(guard, "pause")
-    assert spans() == [], "a pause without an end"
-    desk(guard, "resume")
-    desk(guard, "wake", on=False)
-    assert guard.status()["wake"] is None
 
 
 # --- the hours themselves ---------------------------------------------------------------------------------------------
@@ -422,6 +289,7 @@ def test_the_command_tells_and_decides(guard: RealGuard, cosched: Call, monkeypa
     assert "hours: 00:00-23:59 and sat,sun@00:00-24:00" in at_desk("hours", "00:00-23:59", "sat,sun").out
     assert "hours" not in at_desk("hours", "always").out
     assert "wake: on, this computer may be woken from its sleep for jobs that wait" in at_desk("wake", "on").out
+    wait_for(lambda: guard.event("desk")["wake"], "word for the agent")
     assert "wake:" not in at_desk("wake", "off").out
     assert at_desk("share", "contract").status == 0
     for bad in (

@@ -17,11 +17,16 @@ from cosched.monitoring.rendering import SETTINGS, rendered
 from cosched.wire.api import TokenRequest
 from kit.waiting import BOUND_S
 
+#: Asks each line of its input as an instant query; an empty line of output where it is not answered.
 _ASK = """
 import json, sys, urllib.parse, urllib.request
-query = urllib.parse.urlencode({"query": sys.argv[2]})
-with urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/api/v1/query?{query}", timeout=10) as answer:
-    print(json.dumps(json.load(answer)["data"]["result"]))
+for line in sys.stdin:
+    query = urllib.parse.urlencode({"query": line.strip()})
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/api/v1/query?{query}", timeout=10) as answer:
+            print(json.dumps(json.load(answer)["data"]["result"]), flush=True)
+    except OSError:
+        print(flush=True)
 """
 Row = tuple[dict[str, str], float]
 
@@ -59,19 +64,25 @@ class LabPrometheus:
             f"--web.listen-address=127.0.0.1:{self.port}",
         ]  # fmt: skip
         self.process = self.lab.popen(HEAD, command, stdout=self._log, stderr=self._log, stdin=subprocess.DEVNULL)
+        asks = [sys.executable, "-c", _ASK, str(self.port)]
+        self._asked = self.lab.popen(
+            HEAD, asks, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log
+        )
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._asked.communicate()  # it ends with its input
         self.process.terminate()
         self.process.wait(BOUND_S)
         self._log.close()
 
     def ask(self, query: str) -> list[Row]:
         """The answer to an instant query: labels and value of each row; none while it does not answer."""
-        ended = self.lab.run(HEAD, [sys.executable, "-c", _ASK, str(self.port), query])
-        if ended.returncode:
-            return []
-        found: list[dict[str, Any]] = json.loads(ended.stdout)
+        assert self._asked.stdin is not None
+        assert self._asked.stdout is not None
+        print(query.replace("\n", " "), file=self._asked.stdin, flush=True)
+        answer = self._asked.stdout.readline()
+        found: list[dict[str, Any]] = json.loads(answer) if answer.strip() else []
         return [(row["metric"], float(row["value"][1])) for row in found]
 
     def firing(self) -> dict[str, set[str]]:

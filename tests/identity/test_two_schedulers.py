@@ -19,8 +19,10 @@ from kit.waiting import BOUND_S
 
 from cosched.client.client import Client
 from cosched.client.transport import Transport
+from cosched.config.cluster import load_cluster
 from cosched.errors import Failed
 from cosched.wire.api import JobDoc, Submission
+from space_scheduler.service.app import host_of
 
 
 class Address:
@@ -101,6 +103,13 @@ class Scheduler:
         await until(lambda: process.poll() is not None or b"ready" in self.log.read_bytes(), "ready", BOUND_S)
         assert process.poll() is None, self.log.read_text()
         return self
+
+    async def has_started(self, times: int) -> None:
+        """Its journal counts so many starts more."""
+        for _ in range(times):
+            host = host_of(load_cluster(self.settings), lambda _: None, lambda _: None)
+            await host.start()
+            await host.close()
 
     def send(self, number: int) -> None:
         assert self.process is not None
@@ -227,17 +236,15 @@ async def test_two_on_one_journal_and_a_copy_of_it(stage: tuple[Nodes, Address])
     second = Scheduler(nodes, "second", state=first.state)
     double = Scheduler(nodes, "double")
     with ended(first, second, double):
+        # copied after a start, and started twice: two of the same epoch, and whom the agent met first is the one
+        await first.has_started(1)
+        shutil.copytree(first.state, double.state)
         await first.started()
         second.start()
         assert second.process is not None
         assert second.process.wait(BOUND_S) == 1
         assert first.process is not None
         assert f"another scheduler (process {first.process.pid}) works with it" in second.log.read_text()
-        # stopped, copied and started twice: two of the same epoch, and whom the agent met first is the one
-        first.stop()
-        shutil.copytree(first.state, double.state)
-        first.log.write_bytes(b"")
-        await first.started()
         await double.started()
         address.move(first.port)
         nodes.node("a")
@@ -260,10 +267,8 @@ async def test_a_fresh_journal_drives_an_existing_lab_only_when_it_is_told_to(st
         job_id = old.submit("exec sleep 6002")
         await old.job_is(job_id, "running")
         await until(lambda: pids_of(nodes, "sleep 6002"), "the job to run")
-        for _ in range(2):  # more starts than the lab has seen: epochs alone would let it in
-            fresh.stop()
-            fresh.log.write_bytes(b"")
-            await fresh.started()
+        await fresh.has_started(1)  # more starts than the lab has seen: epochs alone would let it in
+        await fresh.started()
         address.move(fresh.port)
         remedy = "'cosched scheduler --take-over' if this journal is the one"
         await until(lambda: remedy in fresh.log.read_text(), "the refusal with its remedy", BOUND_S)

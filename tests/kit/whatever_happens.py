@@ -446,16 +446,13 @@ EXAMPLES, ROUNDS = max(40, settings().max_examples * 2 // 5), 12
 FURTHER = 120
 
 
-def explore_all(policy: str, sites: Set[str], of: type[WhateverHappens] = WhateverHappens) -> None:
-    """Run the machine, with other seeds until each of the sites has occurred.
-
-    Which examples are drawn depends on the constants in all our code.
-    """
-    fired = explore(policy, of=of)
-    for number in range(1, ROUNDS):
+def explore_all(policy: str, sites: Set[str], of: type[WhateverHappens] = WhateverHappens, *, first: int = 1) -> None:
+    """Run the machine, with other seeds until each of the sites has occurred; ``first`` is one with which all do."""
+    fired: Counter[str] = Counter()
+    for number in range(first, first + ROUNDS):
+        fired += explore(policy, of=of, number=number)
         if not sites - set(+fired):
             return
-        fired += explore(policy, of=of, number=number)
     assert sites - set(+fired) == set(), "these never happened"
 
 

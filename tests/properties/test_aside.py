@@ -40,6 +40,7 @@ class Attempts:
     def __init__(self, culprits: Collection[int], named: bool = False) -> None:
         self.culprits, self.named = culprits, named
         self.made = 0
+        self.starts: dict[int, PlannedStart] = {}
 
     def __call__(self, part: Collection[int]) -> Plan:
         self.made += 1
@@ -49,7 +50,10 @@ class Attempts:
             if self.named:
                 error.job_id = found[-1]  # type: ignore[attr-defined]
             raise error
-        return Plan([PlannedStart(Job(each, 1, 1, 0), FITS) for each in part])
+        for each in part:
+            if each not in self.starts:
+                self.starts[each] = PlannedStart(Job(each, 1, 1, 0), FITS)
+        return Plan([self.starts[each] for each in part])
 
 
 def searched(known: int, new: int, culprits: Collection[int], *, named: bool = False) -> tuple[blame.Found, int]:
@@ -107,7 +111,8 @@ def test_each_try_again_of_many_makes_progress(count: int, draw: Random) -> None
         assert attempts.made - before <= blame.MOST_PLANS_AGAIN
         assert found.blamed or {*waiting}.intersection(found.part), "a round without any progress"
         tried |= {*found.blamed}
-        waiting = [each for each in waiting if each not in found.part]
+        part = {*found.part}
+        waiting = [each for each in waiting if each not in part]
         waiting.sort(key=lambda each: each in tried)
     assert {*waiting} == culprits
     few = len(culprits) + 1

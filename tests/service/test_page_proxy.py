@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import socketserver
 import subprocess
 import sys
 import time
@@ -30,6 +31,12 @@ from cosched.client.transport import Transport
 from cosched.config.cluster import Listen
 from cosched.errors import BadInput, Failed
 from cosched.linux.peers import TcpPeers
+
+
+@pytest.fixture(autouse=True)
+def _ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy that is closed notices it within 10 ms instead of half a second."""
+    monkeypatch.setattr(socketserver.BaseServer.serve_forever, "__defaults__", (0.01,))
 
 
 @pytest_asyncio.fixture
@@ -90,24 +97,18 @@ ELSEWHERE = (
     "http://localhost/page/static/main.js", "*", "/page/x?y", "/page/x#y", "/page/x\x00", "/page/\xe9", "/page/x;y",
     "/page/" + "x" * 2000,
 )  # fmt: skip
+METHODS = ("POST", "PUT", "DELETE", "HEAD", "OPTIONS", "CONNECT", "get")
+HOSTS = ("evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[", "0.0.0.0")
 
 
-@pytest.mark.parametrize("target", ELSEWHERE)
-async def test_nothing_but_the_page_is_reached(proxy: PageProxy, target: str) -> None:
-    request = f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{proxy.port}\r\n\r\n".encode("latin-1")
-    assert re.match(rb"HTTP/1.0 (404|400) ", await asked(proxy, request))
-
-
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "CONNECT", "get"])
-async def test_nothing_but_get_passes(proxy: PageProxy, method: str) -> None:
-    request = f"{method} /page/static/main.js HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{{}}"
-    assert (await asked(proxy, request.encode())).startswith(b"HTTP/1.0 501 ")
-
-
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[", "0.0.0.0"])
-async def test_names_that_others_resolve_are_refused(proxy: PageProxy, host: str) -> None:
-    request = f"GET /page/static/main.js HTTP/1.1\r\nHost: {host}\r\n\r\n"
-    assert (await asked(proxy, request.encode())).startswith(b"HTTP/1.0 403 ")
+async def test_only_get_of_the_page_by_a_local_name_is_passed_on(proxy: PageProxy) -> None:
+    requests = [(f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{proxy.port}", "40[04]") for target in ELSEWHERE]
+    requests += [(f"{each} /page/static/main.js HTTP/1.1\r\nHost: localhost", "501") for each in METHODS]
+    requests += [(f"GET /page/static/main.js HTTP/1.1\r\nHost: {host}", "403") for host in HOSTS]
+    for head, status in requests:
+        body = "Content-Length: 2\r\n\r\n{}" if status == "501" else "\r\n"
+        answer = await asked(proxy, f"{head}\r\n{body}".encode("latin-1"))
+        assert re.match(rf"HTTP/1.0 {status} ".encode(), answer), head
 
 
 async def passed_on(folder: Path, *fields: str) -> str:

@@ -46,7 +46,7 @@ def test_this_run_is_watched() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "command"),
-    [(signal.SIGKILL, _PYTEST), (signal.SIGINT, (*_PYTEST, "-n", "1")), (signal.SIGTERM, _GUARDED)],
+    [(signal.SIGINT, _PYTEST), (signal.SIGKILL, (*_PYTEST, "-n", "1")), (signal.SIGTERM, _GUARDED)],
     ids=["tests", "workers", "program"],
 )
 def test_processes_that_a_run_has_left_are_ended(

@@ -512,7 +512,7 @@ class Ailing:
 """
 
 
-def test_job_that_is_set_aside_is_told_to_its_user_and_to_operators(
+def test_job_that_is_set_aside_is_told_to_its_user_and_to_operators_and_waits_survive_a_restart(
     tmp_path: Path, cosched: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A policy fails for one job: the next one runs, and each command says what is the matter with the first."""
@@ -538,12 +538,23 @@ def test_job_that_is_set_aside_is_told_to_its_user_and_to_operators(
         document = json.loads(cosched("show", bad, "--json").out)
         assert (document["state"], document["reason"]["why"]) == ("waiting", "set_aside")
         assert re.search("^warn +jobs set aside: 1 are left out of passes", cosched("doctor").out, re.MULTILINE)
-        with background(service, "wait", str(bad), cwd=tmp_path) as waiting:
+        held = ("submit", "--wait", "--hold", "--name", "fail", "job.sh")
+        with (
+            background(service, "wait", bad, cwd=tmp_path) as waiting,
+            background(service, *held, cwd=tmp_path) as submitting,
+        ):
             assert waiting.stderr is not None
+            assert submitting.stdout is not None
+            assert submitting.stderr is not None
             assert waiting.stderr.readline().startswith(f"cosched: job {bad} is waiting: {words}")
+            job_id = submitting.stdout.readline().split()[1]
             service.stop()
-            assert next(line for line in waiting.stderr if "asking again" in line)
+            for command in (waiting, submitting):
+                assert next(line for line in command.stderr or () if "asking again" in line)
             service.start()
+            assert cosched("release", job_id).status == 0
+            out, err = submitting.communicate(timeout=BOUND_S)
+            assert (submitting.returncode, out.partition(";")[0]) == (3, f"job {job_id} failed (exit status 3)"), err
             assert words in cosched("show", bad).out, "also after a restart"
             assert cosched("policy", "set", "easy").status == 0
             out, err = waiting.communicate(timeout=BOUND_S)
@@ -592,23 +603,3 @@ def test_doctor_of_a_service_with_a_node_missing(call: Call, service: Live) -> N
     document = json.loads(call("doctor", "--json").out)
     assert document["ok"] is True
     assert {check["level"] for check in document["checks"]} <= {"ok", "warn"}
-
-
-def test_waiting_survives_a_restart_of_the_service(
-    tmp_path: Path, cosched: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "job.sh").write_text(SCRIPT)
-    (tmp_path / "live").mkdir()
-    with live(tmp_path / "live") as service:
-        monkeypatch.setenv("COSCHED_SERVER", str(service.socket))
-        with background(service, "submit", "--wait", "--hold", "--name", "fail", "job.sh", cwd=tmp_path) as process:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            job_id = process.stdout.readline().split()[1]
-            service.stop()
-            assert next(line for line in process.stderr if "asking again" in line)
-            service.start()
-            assert cosched("release", job_id).status == 0
-            out, err = process.communicate(timeout=BOUND_S)
-    assert process.returncode == 3, err
-    assert out.startswith(f"job {job_id} failed (exit status 3)")

@@ -168,15 +168,20 @@ class Running:
 
     @asynccontextmanager
     async def agent(
-        self, node: str = "n1", *, answers: bool = True, agrees: bool = True, **hello: Any
+        self, node: str = "n1", *, answers: bool = True, agrees: bool = True, joins: bool = True, **hello: Any
     ) -> AsyncIterator["Agent"]:
-        """An agent that was welcomed; where it ``agrees``, it has sent its first heartbeat."""
+        """An agent that was welcomed; it ``agrees``: has sent its first heartbeat; its node ``joins`` before any test.
+
+        A node that reports groups which have to end first joins later.
+        """
         async with self.dial("node", node) as connection:
             agent = Agent(connection, node, answers=answers)
             await agent.say(agent.hello(**hello))
             await agent.heard(wire.Welcome)
             if agrees:
                 await agent.say(wire.Heartbeat(Usage(), Presence.UNKNOWN))
+                if joins:
+                    await self.until(lambda: self.service.book.entry(node).size is not None, f"joined: {node}")
             try:
                 yield agent
             finally:

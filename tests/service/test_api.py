@@ -1,9 +1,9 @@
 """The HTTP API over a real Unix socket and real TLS: what is told, what is refused and with which words."""
 
 import asyncio
+from itertools import product
 from typing import Any
 
-import pytest
 from kit.service import ME, Cluster, Running, running
 
 from cosched.wire import messages as wire
@@ -11,16 +11,11 @@ from cosched.wire import messages as wire
 GOOD: dict[str, Any] = {"script": "#!/bin/sh\ntrue\n", "directory": "/tmp"}
 
 
-async def joined(service: Running, *nodes: str) -> None:
-    await service.until(lambda: all(service.service.book.entry(each).size for each in nodes), f"up: {nodes}")
-
-
-@pytest.mark.parametrize("path", ["", "/explain", "/wait", "/output"])
-@pytest.mark.parametrize(("number", "status"), [("99", 404), ("x", 400), ("0", 400), ("-1", 400), ("9" * 30, 400)])
-async def test_no_such_job(service: Running, path: str, number: str, status: int) -> None:
-    problem = await service.get(f"/v1/jobs/{number}{path}", status)
-    words = "there is no job 99" if status == 404 else f"job: found '{number}'; expected a job's number, such as 12"
-    assert problem["message"] == words
+async def test_no_such_job(service: Running) -> None:
+    for number, path in product(("99", "x", "0", "-1", "9" * 30), ("", "/explain", "/wait", "/output")):
+        problem = await service.get(f"/v1/jobs/{number}{path}", 404 if number == "99" else 400)
+        words = f"job: found '{number}'; expected a job's number, such as 12"
+        assert problem["message"] == ("there is no job 99" if number == "99" else words)
 
 
 async def test_no_such_address_or_method(service: Running) -> None:
@@ -32,31 +27,30 @@ async def test_no_such_address_or_method(service: Running) -> None:
         assert (await answer.json())["found"] == "DELETE"
 
 
-@pytest.mark.parametrize(
-    ("query", "words"),
-    [
-        ("jobs?state=runing", "state: found 'runing'; expected one of waiting, queued, starting, running, ending; "
-                              "did you mean 'running'?"),
-        ("history?limit=0", "limit: found 0; expected a whole number, 1 to 1000"),
-        ("history?limit=1001", "limit: found 1001; expected a whole number, 1 to 1000"),
-        ("history?limit=ten", "limit: found 'ten'; expected a whole number"),
-        ("history?before=-2", "before: found '-2'; expected a whole number of at least 1"),
-        ("jobs/1/wait?timeout_s=soon", "timeout_s: found 'soon'; expected seconds, 0 to 300"),
-        ("jobs/1/wait?timeout_s=nan", "timeout_s: found 'nan'; expected seconds, 0 to 300"),
-        ("jobs/1/wait?timeout_s=301", "timeout_s: found '301'"),
-        ("jobs/1/output?stream=stdin", "stream: found 'stdin'; expected stdout or stderr; did you mean 'stdout'?"),
-        ("jobs/1/output?offset=-1", "offset: found '-1'; expected a whole number of at least 0"),
-        ("jobs/1/output?max_bytes=0", "max_bytes: found 0; expected a whole number of at least 1"),
-        ("jobs/1/output?follow=yes", "follow: found 'yes'; expected 0 or 1"),
-    ],
-)  # fmt: skip
-async def test_a_bad_query(service: Running, query: str, words: str) -> None:
-    assert words in (await service.get(f"/v1/{query}", 400))["message"]
+QUERIES = [
+    ("jobs?state=runing", "state: found 'runing'; expected one of waiting, queued, starting, running, ending; "
+                          "did you mean 'running'?"),
+    ("history?limit=0", "limit: found 0; expected a whole number, 1 to 1000"),
+    ("history?limit=1001", "limit: found 1001; expected a whole number, 1 to 1000"),
+    ("history?limit=ten", "limit: found 'ten'; expected a whole number"),
+    ("history?before=-2", "before: found '-2'; expected a whole number of at least 1"),
+    ("jobs/1/wait?timeout_s=soon", "timeout_s: found 'soon'; expected seconds, 0 to 300"),
+    ("jobs/1/wait?timeout_s=nan", "timeout_s: found 'nan'; expected seconds, 0 to 300"),
+    ("jobs/1/wait?timeout_s=301", "timeout_s: found '301'"),
+    ("jobs/1/output?stream=stdin", "stream: found 'stdin'; expected stdout or stderr; did you mean 'stdout'?"),
+    ("jobs/1/output?offset=-1", "offset: found '-1'; expected a whole number of at least 0"),
+    ("jobs/1/output?max_bytes=0", "max_bytes: found 0; expected a whole number of at least 1"),
+    ("jobs/1/output?follow=yes", "follow: found 'yes'; expected 0 or 1"),
+]  # fmt: skip
+
+
+async def test_a_bad_query(service: Running) -> None:
+    for query, words in QUERIES:
+        assert words in (await service.get(f"/v1/{query}", 400))["message"], query
 
 
 async def test_the_life_of_a_held_job(service: Running) -> None:
     async with service.agent("n1", answers=False):
-        await joined(service, "n1")
         job_id = await service.submit(hold=True, name="kept")
         assert (await service.job(job_id)).state == "waiting"
         refused = await service.post(f"/v1/jobs/{job_id}/hold", status=409)
@@ -75,7 +69,6 @@ async def test_the_life_of_a_held_job(service: Running) -> None:
 
 async def test_what_has_ended_cannot_be_cancelled(service: Running) -> None:
     async with service.agent("n1"):
-        await joined(service, "n1")
         job_id = await service.submit(hold=True)
         assert (await service.post(f"/v1/jobs/{job_id}/cancel"))["state"] == "cancelled"
         problem = await service.post(f"/v1/jobs/{job_id}/cancel", status=409)
@@ -87,7 +80,6 @@ async def test_what_has_ended_cannot_be_cancelled(service: Running) -> None:
 
 async def test_lists_by_user_and_state_in_the_queues_order(service: Running) -> None:
     async with service.agent("n1"):
-        await joined(service, "n1")
         runs = await service.submit(tasks=2)
         await service.job_in(runs, "running")
         held = await service.submit(hold=True)
@@ -114,7 +106,6 @@ async def test_lists_by_user_and_state_in_the_queues_order(service: Running) -> 
 class TestWaiting:
     async def test_the_answer_comes_with_the_end(self, service: Running) -> None:
         async with service.agent("n1") as agent:
-            await joined(service, "n1")
             job_id = await service.submit()
             await service.job_in(job_id, "running")
             waiting = asyncio.create_task(service.get(f"/v1/jobs/{job_id}/wait?timeout_s=300"))
@@ -124,13 +115,11 @@ class TestWaiting:
 
     async def test_or_after_so_long(self, service: Running) -> None:
         async with service.agent("n1"):
-            await joined(service, "n1")
             job_id = await service.submit(hold=True)
             assert (await service.get(f"/v1/jobs/{job_id}/wait?timeout_s=0.01"))["state"] == "waiting"
 
     async def test_or_when_the_service_ends(self, cluster: Cluster) -> None:
         async with running(cluster) as service, service.agent("n1"):
-            await joined(service, "n1")
             job_id = await service.submit(hold=True)
             waiting = asyncio.create_task(service.get(f"/v1/jobs/{job_id}/wait?timeout_s=300"))
             await service.until(lambda: bool(service.service.jobs._steps), "waiting")
@@ -142,7 +131,6 @@ class TestPolicy:
     async def test_another_one_decides_from_now_on(self, service: Running) -> None:
         async with service.agent("n1") as agent:
             await agent.beat()
-            await joined(service, "n1")
             await service.job_in(await service.submit(tasks=2), "running")
             waits = await service.submit(tasks=2)
             while not (await service.get(f"/v1/jobs/{waits}/explain"))["promised_start"]:  # EASY's, to the head
@@ -157,29 +145,21 @@ class TestPolicy:
                 await asyncio.sleep(0.01)
         assert '"policy chosen"' in service.log.getvalue()
 
-    @pytest.mark.parametrize(
-        ("asked", "status", "words"),
-        [
+    async def test_what_cannot_be_chosen(self, service: Running) -> None:
+        other_limits = "agents keep other limits then; write policy in cluster.yaml"
+        asked: list[tuple[dict[str, object], int, str]] = [
             ({"policy": "esay"}, 400, "easy"),
             ({"policy": "easy", "order": "fsfc"}, 400, "fcfs"),
             ({"policy": "os:system"}, 400, "modules are for cluster.yaml"),
             ({"policy": "3dbf-light"}, 409, "has jobs share nodes"),
             ({"policy": "fjt1+bfm"}, 409, "fjt1+bfm changes the shapes of jobs, and easy does not"),
-            (
-                {"policy": "equipartition(waterfill)"},
-                409,
-                "agents keep other limits then; write policy in cluster.yaml",
-            ),
+            ({"policy": "equipartition(waterfill)"}, 409, other_limits),
             ({}, 400, "policy"),
             ({"policy": 5}, 400, "expected str"),
             ({"policy": "easy", "when": "now"}, 400, "unknown key"),
-        ],
-    )
-    async def test_what_cannot_be_chosen(
-        self, service: Running, asked: dict[str, object], status: int, words: str
-    ) -> None:
-        problem = await service.post("/v1/policy", asked, status)
-        assert words in str(problem)
+        ]
+        for body, status, words in asked:
+            assert words in str(await service.post("/v1/policy", body, status)), body
         assert (await service.get("/v1/cluster"))["policy"] == "easy"
 
 
@@ -187,7 +167,6 @@ class TestNodes:
     async def test_drained_and_resumed(self, service: Running) -> None:
         async with service.agent("n1") as agent:
             await agent.beat()
-            await joined(service, "n1")
             job_id = await service.submit()
             await service.job_in(job_id, "running")
             shown = await service.post("/v1/nodes/n1/drain", {"reason": "new memory"})
@@ -204,7 +183,6 @@ class TestNodes:
 
     async def test_shown_with_what_they_report(self, service: Running) -> None:
         async with service.agent("n1", enforces={"memory": "yes", "cpu": "no cgroup"}) as agent:
-            await joined(service, "n1")
             await agent.beat()
             await service.beaten("n1")
             first, second, _ = (await service.get("/v1/nodes"))["nodes"]
@@ -219,8 +197,6 @@ class TestNodes:
     async def test_belong_to_clusters_and_may_change_them(self, service: Running) -> None:
         own = service.service.config.name
         async with service.agent("n1", cluster="lab-a"), service.agent("n2", cluster=own):
-            await joined(service, "n1")
-            await joined(service, "n2")
             assert [node["cluster"] for node in (await service.get("/v1/nodes"))["nodes"]] == ["lab-a", own, own]
             sizes = [service.service.book.entry(name).size for name in ("n1", "n2")]
             assert [size.cluster for size in sizes if size is not None] == ["lab-a", ""]
@@ -237,19 +213,16 @@ class TestNodes:
         problem = await service.post("/v1/nodes/n2/drain", {}, 409)
         assert "n2 has not joined yet" in problem["message"]
 
-    @pytest.mark.parametrize(
-        ("body", "words"),
-        [
+    async def test_a_bad_reason(self, service: Running) -> None:
+        for body, words in (
             (b"{", "body: not JSON"),
             (b'{"why": "x"}', "drain: why: unknown key; expected one of reason"),
             (b'{"reason": "a\\nb"}', "at most 500 printable characters"),
             (b'{"reason": 5}', "drain: reason: found 5; expected str"),
-        ],
-    )
-    async def test_a_bad_reason(self, service: Running, body: bytes, words: str) -> None:
-        async with service.http.post("/v1/nodes/n1/drain", data=body) as answer:
-            assert answer.status == 400
-            assert words in (await answer.json())["message"]
+        ):
+            async with service.http.post("/v1/nodes/n1/drain", data=body) as answer:
+                assert answer.status == 400
+                assert words in (await answer.json())["message"]
 
 
 async def test_the_cluster(service: Running) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from kit.service import Cluster, running
-from service.test_owners import WHY, node, up
+from service.test_owners import WHY, node
 from service.test_service_core import Rules
 
 from cosched.model.desk import ContractReason, DeskReport
@@ -117,7 +117,6 @@ def test_an_operators_drain_is_not_undone_by_waking() -> None:
 
 async def test_documents_series_and_the_next_start_have_it(cluster: Cluster) -> None:
     async with running(cluster) as service, service.agent("n1") as agent:
-        await up(service, agent)
         for message in beat(asleep=True):
             await agent.say(message)
         entry = service.service.book.entry("n1")

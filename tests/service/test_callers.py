@@ -19,10 +19,6 @@ from cosched.wire import messages as wire
 GOOD: dict[str, Any] = {"script": "#!/bin/sh\ntrue\n", "directory": "/tmp"}
 
 
-async def joined(service: Running, *nodes: str) -> None:
-    await service.until(lambda: all(service.service.book.entry(each).size for each in nodes), f"up: {nodes}")
-
-
 class TestOthers:
     """Identity by peer credentials: a process of another real user on the same socket."""
 
@@ -44,7 +40,6 @@ class TestOthers:
 
     async def test_they_see_the_state_and_no_more(self, service: Running) -> None:
         async with service.agent("n1") as agent:
-            await joined(service, "n1")
             job_id = await service.submit(environment={"SECRET": "hush"}, name="mine")
             await service.job_in(job_id, "running")
             await agent.ends(job_id, wire.Exit(status=1), b"a secret\n")
@@ -63,7 +58,6 @@ class TestOthers:
     @pytest.mark.parametrize("verb", ["cancel", "hold", "release"])
     async def test_they_change_nothing(self, service: Running, verb: str) -> None:
         async with service.agent("n1"):
-            await joined(service, "n1")
             job_id = await service.submit(hold=True)
             body, status = (await self.curl(service, "-X", "POST", f"/v1/jobs/{job_id}/{verb}")).rsplit("\n", 1)
             assert status == "403"
@@ -72,7 +66,6 @@ class TestOthers:
 
     async def test_they_read_no_output(self, service: Running) -> None:
         async with service.agent("n1"):
-            await joined(service, "n1")
             job_id = await service.submit(hold=True)
             body, status = (await self.curl(service, f"/v1/jobs/{job_id}/output")).rsplit("\n", 1)
             assert status == "403"
@@ -80,7 +73,6 @@ class TestOthers:
 
     async def test_their_own_jobs_are_theirs(self, service: Running) -> None:
         async with service.agent("n1"):
-            await joined(service, "n1")
             sent = json.dumps(GOOD | {"hold": True})
             body, status = (await self.curl(service, "-d", sent, "/v1/jobs")).rsplit("\n", 1)
             assert status == "201"
@@ -107,7 +99,6 @@ class TestOverTls:
 
     async def test_a_user_is_who_the_certificate_says(self, service: Running) -> None:
         async with service.agent("n1", answers=False):
-            await joined(service, "n1")
             status, made = await self.ask(service, "user", "ada", "/v1/jobs", "POST")
             assert (status, made["user"]) == (201, "ada")
             status, problem = await self.ask(service, "user", "bob", f"/v1/jobs/{made['job_id']}/cancel", "POST")

@@ -8,7 +8,7 @@ from kit.page import entered, events
 from kit.service import DEADLINE_S, Running
 from prometheus_client.parser import text_string_to_metric_families
 from service.test_asleep import journalled
-from service.test_owners import WHY, node, up
+from service.test_owners import WHY, node
 from service.test_service_core import Rules
 
 from cosched.model.desk import ContractReason, DeskReport
@@ -105,7 +105,6 @@ async def explained(service: Running, job_id: int) -> Explanation:
 
 async def test_closed_desk_is_shown_as_closed_everywhere(service: Running) -> None:
     async with service.agent("n1") as agent:
-        await up(service, agent)
         await agent.say(wire.DeskReported(DeskReport(ContractReason.PAUSED, opens_s=3600.0)))
         await agent.beat(paused=HOURS)
         await service.until(lambda: service.service.book.entry("n1").drained, "closed")

@@ -13,10 +13,7 @@ LABS = {"n1": "a", "n2": "b", "n3": "b"}
 
 
 async def up(stack: AsyncExitStack, service: Running, *nodes: str, **hello: Any) -> list[Agent]:
-    agents = [await stack.enter_async_context(service.agent(each, cluster=LABS[each], **hello)) for each in nodes]
-    book = service.service.book
-    await service.until(lambda: all(book.entry(each).size for each in nodes), f"up: {nodes}")
-    return agents
+    return [await stack.enter_async_context(service.agent(each, cluster=LABS[each], **hello)) for each in nodes]
 
 
 def report(job_id: int, **more: Any) -> dict[str, Any]:
@@ -113,7 +110,7 @@ async def test_a_job_cancelled_meanwhile_is_ended_there_when_the_lab_is_back(
         await service.passes(6, first)
         await service.post(f"/v1/jobs/{job_id}/cancel")
         await service.job_in(job_id, "cancelled")
-        async with service.agent("n2", cluster="b", answers=False, **report(job_id)) as back:
+        async with service.agent("n2", cluster="b", answers=False, joins=False, **report(job_id)) as back:
             await back.heard(wire.Kill)
 
 
@@ -162,7 +159,6 @@ async def test_a_scheduler_that_is_started_anew_meanwhile_waits_for_it_too(
 
 async def test_in_a_cluster_of_one_lab_all_silent_nodes_are_lost(make_cluster: Callable[..., Cluster]) -> None:
     async with running(make_cluster(lease="5s"), still=True) as service, service.agent("n1"), service.agent("n2"):
-        await service.until(lambda: all(service.service.book.entry(each).size for each in ("n1", "n2")), "up")
         job_id = await service.submit(tasks=4)
         await service.job_in(job_id, "running")
         await service.passes(6)

@@ -113,7 +113,6 @@ def test_no_state_is_left_out() -> None:
 async def test_explain(bring: Bring, make_cluster: Callable[..., Cluster]) -> None:
     state, why, text, cause = CASES[bring]
     async with running(make_cluster()) as service, service.agent("n1") as agent:
-        await service.until(lambda: bool(service.service.book.entry("n1").size), "up")
         job_id = await bring(service, agent)
         await service.job_in(job_id, state)
         explained = await service.get(f"/v1/jobs/{job_id}/explain")

@@ -54,7 +54,6 @@ async def test_a_full_disk_under_the_journal(make_cluster: Callable[..., Cluster
     state = Path(cluster.config.state)
     with small_disk(state, "4m"):
         async with running(cluster) as service, service.agent("n1") as agent:
-            await service.until(lambda: bool(service.service.book.entry("n1").size), "up")
             job_id = await service.submit()
             await service.job_in(job_id, "running")
             filler = fill(state)

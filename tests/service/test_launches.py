@@ -13,15 +13,8 @@ from cosched.wire.grant import verified
 from space_scheduler.service.discard import Discarder
 
 
-async def joined(service: Running, *nodes: str) -> None:
-    """Wait until these nodes are up."""
-    await service.until(lambda: all(service.service.book.entry(each).size for each in nodes), f"up: {nodes}")
-
-
 async def up(stack: AsyncExitStack, service: Running, *nodes: str, answers: bool = True) -> list[Agent]:
-    agents = [await stack.enter_async_context(service.agent(each, answers=answers)) for each in nodes]
-    await joined(service, *nodes)
-    return agents
+    return [await stack.enter_async_context(service.agent(each, answers=answers)) for each in nodes]
 
 
 async def test_a_job_runs_on_two_nodes_and_ends_well(service: Running) -> None:
@@ -206,17 +199,17 @@ async def test_a_lost_node_ends_its_jobs_and_its_neighbours_part(make_cluster: C
         assert (shown["n1"]["state"], shown["n2"]["state"]) == ("up", "lost")
         assert (await service.get("/v1/cluster"))["procs"] == 2
         # it comes back with what it still has: that is ended before it counts again
-        async with service.agent("n2", answers=False, groups=(wire.GroupReport(job_id, 1, "running", 1),)) as back:
+        async with service.agent(
+            "n2", answers=False, joins=False, groups=(wire.GroupReport(job_id, 1, "running", 1),)
+        ) as back:
             await back.heard(wire.Kill)
             assert service.service.book.entry("n2").size is None
             await back.say(wire.GroupEnded(job_id, 1))
             await back.heard(wire.Forget)
-            await joined(service, "n2")
 
 
 async def test_a_cut_within_the_lease_changes_nothing(service: Running) -> None:
     async with service.agent("n1"):
-        await joined(service, "n1")
         job_id = await service.submit()
         await service.job_in(job_id, "running")
     await service.logged("agent disconnected", "n1")
@@ -230,7 +223,6 @@ async def test_a_cut_within_the_lease_changes_nothing(service: Running) -> None:
 
 async def test_orders_that_were_not_answered_are_given_again_under_the_same_number(service: Running) -> None:
     async with service.agent("n1", answers=False) as agent:
-        await joined(service, "n1")
         job_id = await service.submit()
         before = await agent.heard(wire.Prepare)
     await service.logged("agent disconnected", "n1")
@@ -246,18 +238,18 @@ async def test_orders_that_were_not_answered_are_given_again_under_the_same_numb
 
 
 async def test_what_was_never_ours_is_ended_before_the_node_counts(service: Running) -> None:
-    async with service.agent("n1", answers=False, groups=(wire.GroupReport(99, 1, "running", 2),)) as agent:
+    async with service.agent(
+        "n1", answers=False, joins=False, groups=(wire.GroupReport(99, 1, "running", 2),)
+    ) as agent:
         assert (await agent.heard(wire.Kill)).order == order_id(99, 1, 1)
         assert service.service.book.entry("n1").size is None
         await agent.say(wire.GroupEnded(99, 1))
         assert (await agent.heard(wire.Forget)).order == order_id(99, 1, 2)
-        await joined(service, "n1")
 
 
 async def test_what_has_ended_here_is_forgotten_there(service: Running) -> None:
     async with service.agent("n1", answers=False, groups=(wire.GroupReport(99, 1, "ended", 3),)) as agent:
         await agent.heard(wire.Forget)
-        await joined(service, "n1")
 
 
 class TestRestart:
@@ -265,7 +257,6 @@ class TestRestart:
 
     async def test_a_running_job_is_adopted(self, cluster: Cluster) -> None:
         async with running(cluster) as service, service.agent("n1"):
-            await joined(service, "n1")
             job_id = await service.submit()
             await service.job_in(job_id, "running")
             waiting = await service.submit(tasks=2)
@@ -283,7 +274,6 @@ class TestRestart:
 
     async def test_an_end_in_between_is_taken_from_the_report(self, cluster: Cluster) -> None:
         async with running(cluster) as service, service.agent("n1"):
-            await joined(service, "n1")
             job_id = await service.submit()
             await service.job_in(job_id, "running")
         how = wire.Exit(status=7)
@@ -296,7 +286,6 @@ class TestRestart:
 
     async def test_a_node_that_knows_nothing_of_it_has_lost_it(self, cluster: Cluster) -> None:
         async with running(cluster) as service, service.agent("n1"):
-            await joined(service, "n1")
             job_id = await service.submit()
             await service.job_in(job_id, "running")
         async with running(cluster) as service, service.agent("n1") as agent:
@@ -310,7 +299,6 @@ class TestRestart:
     ) -> None:
         cluster = make_cluster(lease="5s")
         async with running(cluster, still=True) as service, service.agent("n1"):
-            await joined(service, "n1")
             job_id = await service.submit()
             await service.job_in(job_id, "running")
         async with running(cluster, still=True) as service:
@@ -321,7 +309,6 @@ class TestRestart:
 
     async def test_a_job_that_was_starting_goes_on_with_orders_of_higher_numbers(self, cluster: Cluster) -> None:
         async with running(cluster) as service, service.agent("n1", answers=False) as agent:
-            await joined(service, "n1")
             job_id = await service.submit()
             before = await agent.heard(wire.Prepare)
         groups = (wire.GroupReport(job_id, 1, "prepared", 1),)
@@ -333,7 +320,6 @@ class TestRestart:
 
     async def test_what_was_being_cancelled_is_killed_again(self, cluster: Cluster) -> None:
         async with running(cluster) as service, service.agent("n1") as agent:
-            await joined(service, "n1")
             job_id = await service.submit()
             await service.job_in(job_id, "running")
             agent.answers = False
@@ -346,7 +332,6 @@ class TestRestart:
 
     async def test_a_drained_node_stays_drained(self, cluster: Cluster) -> None:
         async with running(cluster) as service, service.agent("n1"):
-            await joined(service, "n1")
             drained = await service.post("/v1/nodes/n1/drain", {"reason": "new disk"})
             assert (drained["state"], drained["reason"]) == ("drained", "new disk")
         async with running(cluster) as service:
@@ -358,7 +343,6 @@ async def test_an_owners_own_contract_cuts_what_is_offered(service: Running) -> 
     owner = {"cpu_ratio": 0.5, "memory_ratio": 0.25, "mpl": 1}
     contract = msgspec.convert(owner, type(service.cluster.config.contract))
     async with service.agent("n1", procs=4, memory_bytes=8 << 30, owner=contract):
-        await joined(service, "n1")
         size = service.service.book.entry("n1").size
         assert size is not None
         assert (size.procs, size.memory_bytes) == (4, 2 << 30)
@@ -367,7 +351,6 @@ async def test_an_owners_own_contract_cuts_what_is_offered(service: Running) -> 
 async def test_what_a_submission_leaves_open_is_the_clusters(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(default_memory="512MiB", default_time="2min")
     async with running(cluster) as service, service.agent("n1") as agent:
-        await joined(service, "n1")
         job_id = await service.submit()
         prepare = await agent.heard(wire.Prepare)
         assert (prepare.memory_bytes, prepare.limit_us) == (512 << 20, 120_000_000)
@@ -377,7 +360,6 @@ async def test_what_a_submission_leaves_open_is_the_clusters(make_cluster: Calla
 async def test_output_that_was_kept_long_enough_is_discarded_once(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(keep_output="100ms")
     async with running(cluster) as service, service.agent("n1") as agent:
-        await joined(service, "n1")
         job_id = await service.submit()
         await service.job_in(job_id, "running")
         host, parts = service.service.host, service.service
@@ -396,7 +378,6 @@ async def test_output_on_a_node_that_is_away_is_discarded_later(make_cluster: Ca
     cluster = make_cluster(keep_output="100ms")
     async with running(cluster) as service:
         async with service.agent("n1") as agent:
-            await joined(service, "n1")
             job_id = await service.submit()
             await service.job_in(job_id, "running")
             await agent.ends(job_id, wire.Exit(status=0))

@@ -45,10 +45,6 @@ async def answer(connection: ClientConnection) -> wire.ToAgent:
     return wire.to_agent(frame)
 
 
-async def joined(service: Running, *nodes: str) -> None:
-    await service.until(lambda: all(service.service.book.entry(each).size for each in nodes), f"up: {nodes}")
-
-
 async def test_a_welcome_says_who_gives_orders_and_how_often_to_call(service: Running) -> None:
     async with service.dial("node", "n1") as connection:
         await connection.send(wire.encode(hello()))
@@ -108,7 +104,6 @@ async def test_an_agent_of_a_version_that_is_not_spoken_is_refused_with_both(ser
     assert (node["refused"], node["version"]) == (refused.reason, None)
     async with service.agent("n1") as agent:
         await agent.beat()
-        await joined(service, "n1")
         (node,) = [each for each in (await service.get("/v1/nodes"))["nodes"] if each["name"] == "n1"]
         assert (node["refused"], node["version"]) == ("", wire.VERSION)
 
@@ -119,7 +114,6 @@ async def test_who_does_not_take_the_welcome_does_not_count(service: Running) ->
         await service.get("/v1/cluster")
         assert service.service.book.entry("n1").size is None
         await agent.beat()
-        await joined(service, "n1")
 
 
 async def test_a_fresh_journal_takes_over_when_told_so(cluster: Cluster, make_cluster: Callable[..., Cluster]) -> None:
@@ -127,10 +121,9 @@ async def test_a_fresh_journal_takes_over_when_told_so(cluster: Cluster, make_cl
         running(cluster, take_over=True) as service,
         service.agent("n1", obeyed=wire.Fence("old", 1000, "i")) as agent,
     ):
-        await joined(service, "n1")
         assert agent.heard_already(wire.Welcome)[0].fence.epoch > 1000
     async with running(cluster) as service, service.agent("n1", obeyed=wire.Fence("old", 1000, "i")):
-        await joined(service, "n1")
+        pass
 
 
 def order_number(epoch: int) -> int:
@@ -171,7 +164,6 @@ async def test_running_job_that_an_older_copy_of_the_journal_does_not_know_goes_
     cluster = make_cluster()
     async with running(cluster) as service, service.agent("n1") as agent:
         await agent.beat()
-        await joined(service, "n1")
         fence = agent.heard_already(wire.Welcome)[0].fence
     there = (wire.GroupReport(41, 1, "running", order_number(fence.epoch)),)
     async with running(cluster) as service, service.dial("node", "n1") as connection:
@@ -258,7 +250,6 @@ async def test_an_oversized_message_ends_the_connection(service: Running) -> Non
 
 async def test_a_second_hello_and_reports_of_unknown_jobs_change_nothing(service: Running) -> None:
     async with service.agent("n1") as agent:
-        await joined(service, "n1")
         await agent.say(hello(procs=64))
         await agent.say(wire.Started(wire.OrderId(5, 1, 2), 1))
         assert (await agent.heard(wire.Kill)).order.job_id == 5
@@ -285,7 +276,6 @@ async def test_one_agent_a_node(service: Running) -> None:
 
 async def test_a_silent_connection_is_replaced(make_cluster: Callable[..., Cluster]) -> None:
     async with running(make_cluster(lease="60s")) as service, service.agent("n1") as first:
-        await joined(service, "n1")
         await service.passes(5)
         async with service.agent("n1"):
             await service.logged("agent replaced", "n1")
@@ -296,7 +286,6 @@ async def test_a_silent_connection_is_replaced(make_cluster: Callable[..., Clust
 
 async def test_an_order_refused_for_another_scheduler_ends_the_connection(service: Running) -> None:
     async with service.agent("n1", answers=False) as agent:
-        await joined(service, "n1")
         await service.submit()
         order = (await agent.heard(wire.Prepare)).order
         await agent.say(wire.Refused(order, "fenced", "epoch 9 has been obeyed here"))

@@ -24,7 +24,6 @@ async def samples(service: Running) -> dict[tuple[str, tuple[tuple[str, str], ..
 async def test_what_is_measured(service: Running) -> None:
     async with service.agent("n1", cluster="lab-a") as agent:
         await agent.beat()
-        await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
         await service.beaten("n1")
         await agent.connection.send(b"\xff")
         first = await service.submit()

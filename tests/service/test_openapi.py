@@ -57,7 +57,6 @@ def test_names_are_unique() -> None:
 @pytest.mark.parametrize("route", [each for each in openapi.ROUTES if each.method == "GET"], ids=lambda each: each.name)
 async def test_what_is_answered_is_what_is_said(service: Running, route: openapi.Route) -> None:
     async with service.agent("n1"):
-        await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
         job_id = await service.submit(hold=True)
         path = route.path.replace("{id}", str(job_id)) + ("?timeout_s=0" if route.name == "wait" else "")
         async with service.http.get(path) as answer:
@@ -72,7 +71,6 @@ async def test_what_is_answered_is_what_is_said(service: Running, route: openapi
 async def test_a_node_that_answers_no_survey_is_named(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link, "_SURVEY_S", 0.05)
     async with service.agent("n1", answers=False):
-        await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
         assert msgspec.convert(await service.get("/v1/survey"), api.SurveyDoc) == api.SurveyDoc(
             [], ["n1"], {ME: os.geteuid()}
         )

@@ -10,14 +10,9 @@ from kit.service import Running
 from cosched.wire import messages as wire
 
 
-async def joined(service: Running, *nodes: str) -> None:
-    await service.until(lambda: all(service.service.book.entry(each).size for each in nodes), f"up: {nodes}")
-
-
 class TestOutput:
     async def test_in_pieces(self, service: Running) -> None:
         async with service.agent("n1") as agent:
-            await joined(service, "n1")
             job_id = await service.submit()
             await service.job_in(job_id, "running")
             agent.spool["stdout"] = b"0123456789"
@@ -31,7 +26,6 @@ class TestOutput:
 
     async def test_all_there_is_in_many_pieces(self, service: Running) -> None:
         async with service.agent("n1") as agent:
-            await joined(service, "n1")
             job_id = await service.submit()
             await service.job_in(job_id, "running")
             agent.spool["stderr"] = os.urandom(3 * wire.MAX_CHUNK_BYTES + 17)
@@ -41,7 +35,6 @@ class TestOutput:
 
     async def test_followed_to_the_end(self, service: Running) -> None:
         async with service.agent("n1") as agent:
-            await joined(service, "n1")
             job_id = await service.submit()
             await service.job_in(job_id, "running")
             agent.spool["stdout"] = b"one\n"
@@ -56,7 +49,6 @@ class TestOutput:
 
     async def test_followed_before_it_starts(self, service: Running) -> None:
         async with service.agent("n1") as agent:
-            await joined(service, "n1")
             job_id = await service.submit(hold=True)
             async with service.http.get(f"/v1/jobs/{job_id}/output?follow=1") as answer:
                 agent.spool["stdout"] = b"at last\n"
@@ -68,7 +60,6 @@ class TestOutput:
 
     async def test_of_a_job_that_never_ran(self, service: Running) -> None:
         async with service.agent("n1"):
-            await joined(service, "n1")
             job_id = await service.submit(hold=True)
             await service.post(f"/v1/jobs/{job_id}/cancel")
             for query in ("", "?follow=1", "?max_bytes=5"):
@@ -78,7 +69,6 @@ class TestOutput:
 
     async def test_that_is_away(self, service: Running) -> None:
         async with service.agent("n1"):
-            await joined(service, "n1")
             job_id = await service.submit()
             await service.job_in(job_id, "running")
         await service.logged("agent disconnected", "n1")
@@ -87,7 +77,6 @@ class TestOutput:
 
     async def test_that_breaks_off_says_so(self, service: Running) -> None:
         async with service.agent("n1") as agent:
-            await joined(service, "n1")
             job_id = await service.submit()
             await service.job_in(job_id, "running")
             agent.spool["stdout"] = b"x" * (2 * wire.MAX_CHUNK_BYTES)
@@ -103,7 +92,6 @@ class TestOutput:
 
     async def test_that_went_to_a_file(self, service: Running) -> None:
         async with service.agent("n1") as agent:
-            await joined(service, "n1")
             job_id = await service.submit(output="logs/../out.txt", directory="/tmp/")
             await service.job_in(job_id, "running")
             assert agent.heard_already(wire.Run)[0].output == "/tmp/out.txt"

@@ -35,13 +35,8 @@ async def shown(service: Running, agent: Agent, state: str, paused: str = "") ->
     return await node(service)
 
 
-async def up(service: Running, agent: Agent) -> None:
-    await service.until(lambda: service.service.book.entry(agent.node).size is not None, "up")
-
-
 async def test_a_pause_drains_and_its_end_resumes(service: Running) -> None:
     async with service.agent("n1") as agent:
-        await up(service, agent)
         assert (await shown(service, agent, "drained", WHY)).reason == f"paused: {WHY}"
         job_id = await service.submit()
         assert (await service.job_in(job_id, "queued")).state == "queued"
@@ -51,7 +46,6 @@ async def test_a_pause_drains_and_its_end_resumes(service: Running) -> None:
 
 async def test_an_operator_cannot_resume_against_the_owner(service: Running) -> None:
     async with service.agent("n1") as agent:
-        await up(service, agent)
         await shown(service, agent, "drained", WHY)
         await service.post("/v1/nodes/n1/resume", {}, 200)
         assert (await shown(service, agent, "drained", WHY)).reason == f"paused: {WHY}"
@@ -59,7 +53,6 @@ async def test_an_operator_cannot_resume_against_the_owner(service: Running) -> 
 
 async def test_a_resumption_before_the_next_heartbeat_is_undone_by_it(service: Running) -> None:
     async with service.agent("n1") as agent:
-        await up(service, agent)
         await agent.beat(paused=WHY)
         await service.until(lambda: service.service.book.entry("n1").drained, "drained")
         await service.post("/v1/nodes/n1/resume", {}, 200)
@@ -68,7 +61,6 @@ async def test_a_resumption_before_the_next_heartbeat_is_undone_by_it(service: R
 
 async def test_an_operators_drain_stays_when_the_owner_resumes(service: Running) -> None:
     async with service.agent("n1") as agent:
-        await up(service, agent)
         await service.post("/v1/nodes/n1/drain", {"reason": "new disk"}, 200)
         assert (await shown(service, agent, "drained", WHY)).reason == "new disk"
         assert (await shown(service, agent, "drained")).reason == "new disk"
@@ -77,7 +69,6 @@ async def test_an_operators_drain_stays_when_the_owner_resumes(service: Running)
 async def test_what_an_owner_does_while_the_disk_is_full_is_journalled_later(cluster: Cluster) -> None:
     """Seed 109 of the simulated faults: it was refused like an operator's wish, and never asked for again."""
     async with running(cluster) as service, service.agent("n1") as agent:
-        await up(service, agent)
         with no_file_may_grow(Path(cluster.config.state) / "journal.db"):
             await agent.beat(paused=WHY)
             await service.until(lambda: not service.service.host.view().accepting, "refused")
@@ -103,7 +94,6 @@ async def test_where_the_policy_looks_at_owners_it_is_told_of_them(make_cluster:
     cluster = make_cluster(policy="3dbf-light", contract=contract)
     async with running(cluster) as service:
         async with service.agent("n1", owner=contract) as agent:
-            await up(service, agent)
             await present(service, agent, Presence.PRESENT, owned=True)
             job_id = await service.submit(kind="cpu", tasks=2)
             await service.job_in(job_id, "running")
@@ -156,7 +146,6 @@ def test_the_memory_that_is_used_at_a_desk_is_told_in_steps_that_last() -> None:
 
 async def test_other_policies_are_not_told(service: Running) -> None:
     async with service.agent("n1") as agent:
-        await up(service, agent)
         for _ in range(5):
             await agent.beat(Presence.PRESENT)
         await service.beaten("n1", Presence.PRESENT)
@@ -166,7 +155,6 @@ async def test_other_policies_are_not_told(service: Running) -> None:
 async def test_a_restarted_scheduler_knows_whose_drain_it_is(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster()
     async with running(cluster) as service, service.agent("n1") as agent:
-        await up(service, agent)
         await shown(service, agent, "drained", WHY)
     async with running(cluster) as service:
         assert (await node(service)).reason == f"paused: {WHY}"

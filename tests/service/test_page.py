@@ -77,7 +77,6 @@ async def test_what_is_submitted_runs_and_ends_is_told_at_once(service: Running)
 async def test_the_queue_its_promises_and_what_is_held(service: Running) -> None:
     visit = await entered(service)
     async with service.agent("n1"), events(service, visit) as stream:
-        await service.until(lambda: bool(service.service.book.entry("n1").size), "up")
         running_id = await service.submit(tasks=2, time_limit_s=100)
         await service.job_in(running_id, "running")
         first, held = await service.submit(tasks=2), await service.submit(hold=True)
@@ -120,7 +119,6 @@ async def test_ended_jobs_of_before_are_shown(service: Running) -> None:
 async def test_who_sits_where_is_not_told(service: Running) -> None:
     visit = await entered(service)
     async with service.agent("n1") as first, service.agent("n2") as second, service.agent("n3") as third:
-        await service.until(lambda: all(each.size for each in service.service.book), "up")
         await first.beat(Presence.PRESENT)
         await second.beat(Presence.AWAY, limited_cpus=None)
         await third.beat(Presence.PRESENT, paused="gone to see the dentist")
@@ -138,7 +136,6 @@ async def test_who_sits_where_is_not_told(service: Running) -> None:
 async def test_a_guard_that_does_not_answer_is_told(service: Running) -> None:
     visit = await entered(service)
     async with service.agent("n1") as agent:
-        await service.until(lambda: bool(service.service.book.entry("n1").size), "up")
         await agent.beat(guard="the guard has not answered 'status' for 5 s")
         await service.until(lambda: service.service.book.entry("n1").drained, "drained")
         async with events(service, visit) as stream:
@@ -149,7 +146,6 @@ async def test_a_guard_that_does_not_answer_is_told(service: Running) -> None:
 async def test_an_operators_word_is_told(service: Running) -> None:
     visit = await entered(service)
     async with service.agent("n1"):
-        await service.until(lambda: bool(service.service.book.entry("n1").size), "up")
         await service.post("/v1/nodes/n1/drain", {"reason": "a new disk"})
         async with events(service, visit) as stream:
             _, whole = await stream.next("all")

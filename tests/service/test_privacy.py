@@ -58,7 +58,6 @@ def told(document: Any) -> set[str]:
 
 async def test_other_users_see_what_is_free_and_operators_who_is_there(service: Running) -> None:
     async with service.agent("n1") as agent:
-        await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
         await agent.say(REPORTED)
         await agent.say(BEAT)
         await service.beaten("n1", Presence.PRESENT)
@@ -91,7 +90,6 @@ async def test_what_owners_use_of_nodes_is_measured_for_operators_alone(service:
 
 async def test_a_pause_is_told_without_whose_word_it_is(service: Running) -> None:
     async with service.agent("n1") as agent:
-        await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
         job_id = await service.submit()
         await service.job_in(job_id, "running")
         await agent.beat(paused="ada has paused parallel work at this desk")
@@ -106,7 +104,6 @@ async def test_a_pause_is_told_without_whose_word_it_is(service: Running) -> Non
 
 async def test_own_running_job_is_told_its_nodes_limit_and_others_that_it_is_slowed(service: Running) -> None:
     async with service.agent("n1") as agent:
-        await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
         job_id = await service.submit(tasks=2)
         await service.job_in(job_id, "running")
         assert (await service.job(job_id)).slowed is False
@@ -137,7 +134,6 @@ async def test_neither_the_log_nor_a_job_says_at_which_desk_somebody_came(
     contract = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=4)
     async with running(make_cluster(policy="3dbf-light", contract=contract, operators=[ME])) as service:
         async with service.agent("n1", owner=contract) as agent:
-            await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
             entry = service.service.book.entry("n1")
             for presence in (Presence.PRESENT, Presence.AWAY, Presence.PRESENT):
                 await agent.beat(presence)
@@ -153,7 +149,6 @@ async def test_what_a_node_is_for_a_waiting_job_says_nothing_of_who_is_there(
     contract = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=4)
     made = make_cluster(policy="3dbf-light", contract=contract, operators=[ME])
     async with running(made) as service, service.agent("n1", owner=contract) as agent:
-        await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
         await agent.say(msgspec.structs.replace(BEAT, presence=Presence.AWAY))
         await service.beaten("n1")
         await service.job_in(await service.submit(tasks=1), "running")
@@ -172,7 +167,6 @@ async def test_what_a_node_is_for_a_waiting_job_says_nothing_of_who_is_there(
 async def test_how_a_job_ended_is_told_to_its_user_and_operators(service: Running) -> None:
     """To others its state alone: neither who ended it nor what it wrote last, by none of the ways to ask."""
     async with service.agent("n1") as agent:
-        await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
         failed = await service.submit()
         await service.job_in(failed, "running")
         await agent.ends(failed, wire.Exit(status=3), b"the last line\n")

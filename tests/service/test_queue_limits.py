@@ -52,7 +52,6 @@ async def test_nor_of_one_user_also_after_a_restart(make_cluster: Callable[..., 
 
 async def test_what_runs_does_not_count(make_cluster: Callable[..., Cluster]) -> None:
     async with running(make_cluster(max_queued_per_user=2)) as service, service.agent("n1", procs=2):
-        await service.until(lambda: bool(service.service.book.entry("n1").size), "up")
         for _ in range(2):
             await service.job_in(await service.submit(), "running")
         assert await rush(service, 3) == [201, 201, 429]

@@ -251,7 +251,6 @@ async def test_a_job_that_runs_is_shown_with_what_was_decided_since(
     async with running(cluster) as service, service.agent("n1") as agent:
         agent.refuses = {wire.Resize: "stale"}
         await agent.beat()
-        await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
         job_id = await service.submit(min_tasks=1, max_tasks=2)
         started = await service.job_in(job_id, "running")
         assert started.tasks == 2

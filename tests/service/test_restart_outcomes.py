@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from kit.service import Cluster, Running, order_id, running
-from service.test_launches import joined, up
+from service.test_launches import up
 
 from cosched.model.job import JobState
 from cosched.wire import messages as wire
@@ -23,7 +23,6 @@ async def restart_document(service: Running) -> dict[str, Any]:
 
 async def test_a_restart_that_finds_everything_as_it_was_says_so(cluster: Cluster) -> None:
     async with running(cluster) as service, service.agent("n1"):
-        await joined(service, "n1")
         job_id = await service.submit()
         await service.job_in(job_id, "running")
     async with running(cluster) as service:
@@ -57,7 +56,7 @@ async def test_what_differed_is_told_node_by_node(cluster: Cluster) -> None:
 async def test_a_node_that_does_not_come_back_is_told_too(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(lease="5s")
     async with running(cluster, still=True) as service, service.agent("n1"):
-        await joined(service, "n1")
+        pass
     async with running(cluster, still=True) as service:
         await service.passes(6)
         await service.logged("restart compared", "")
@@ -73,7 +72,6 @@ async def test_a_node_that_was_started_anew_has_lost_the_job(service: Running, l
         for node, each in nodes.items():
             await stack.enter_async_context(each)
             await each.enter_async_context(service.agent(node))
-        await joined(service, "n1", "n2")
         job_id = await service.submit(tasks=4)
         await service.job_in(job_id, "running")
         await nodes[lost].aclose()
@@ -85,7 +83,6 @@ async def test_a_node_that_was_started_anew_has_lost_the_job(service: Running, l
         assert (done.failure.node, done.failure.message) == (lost, f"{lost} was started anew")
         await agent.heard(wire.Kill)
         await agent.heard(wire.Forget)
-        await joined(service, lost)
 
 
 async def test_a_job_that_was_to_wait_again_runs_from_its_beginning(service: Running) -> None:
@@ -93,7 +90,6 @@ async def test_a_job_that_was_to_wait_again_runs_from_its_beginning(service: Run
         first = AsyncExitStack()
         await stack.enter_async_context(first)
         await first.enter_async_context(service.agent("n1"))
-        await joined(service, "n1")
         job_id = await service.submit(requeue=True)
         await service.job_in(job_id, "running")
         await first.aclose()
@@ -118,7 +114,6 @@ async def test_a_requeued_jobs_next_attempt_is_adopted_as_what_it_is(
     cluster = make_cluster(lease="5s")
     async with running(cluster, still=True) as service, AsyncExitStack() as stack:
         async with service.agent("n1"):
-            await joined(service, "n1")
             job_id = await service.submit(requeue=True)
             await service.job_in(job_id, "running")
         await service.passes(6)

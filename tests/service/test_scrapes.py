@@ -85,7 +85,6 @@ async def test_while_a_pass_takes_long_scrapes_are_answered(make_cluster: Callab
 
 async def test_scheduling_goes_on_at_ten_scrapes_a_second(make_cluster: Callable[..., Cluster]) -> None:
     async with running(make_cluster(**UNLIMITED)) as service, service.agent("n1", procs=2) as agent:
-        await service.until(lambda: bool(service.service.book.entry("n1").size), "up")
         await fill(service, hold=False)
         taken = 0
 

@@ -12,10 +12,7 @@ from cosched.wire.api import NodeDoc, NodeList
 
 
 async def up(stack: AsyncExitStack, service: Running, *nodes: str) -> list[Agent]:
-    agents = [await stack.enter_async_context(service.agent(each)) for each in nodes]
-    book = service.service.book
-    await service.until(lambda: all(book.entry(each).size for each in nodes), f"up: {nodes}")
-    return agents
+    return [await stack.enter_async_context(service.agent(each)) for each in nodes]
 
 
 async def shown(service: Running, name: str) -> NodeDoc:

@@ -36,13 +36,8 @@ SIZED: list[tuple[dict[str, Any], tuple[int, int, int, list[int], bool]]] = [
 ]
 
 
-async def joined(service: Running, *nodes: str) -> None:
-    await service.until(lambda: all(service.service.book.entry(each).size for each in nodes), f"up: {nodes}")
-
-
 async def test_a_job_has_the_largest_of_its_sizes_that_could_ever_start(service: Running) -> None:
     async with service.agent("n1"), service.agent("n2"):
-        await joined(service, "n1", "n2")
         for given, (tasks, least, most, sizes, malleable) in SIZED:
             asked = {"script": "#!/bin/sh\n", "directory": "/tmp", "hold": True} | given
             job = await service.post("/v1/jobs", asked, 201)
@@ -68,30 +63,23 @@ async def test_a_job_has_the_largest_of_its_sizes_that_could_ever_start(service:
 
 async def test_one_node_for_a_job_is_a_limit_of_its_size(make_cluster: Callable[..., Cluster]) -> None:
     async with running(make_cluster(max_nodes_per_job=1)) as service, service.agent("n1"), service.agent("n2"):
-        await joined(service, "n1", "n2")
         assert (await service.job(await service.submit(sizes="pow2", hold=True))).tasks == 2
         problem = await service.post("/v1/jobs", {"script": "#!/bin/sh\n", "directory": "/", "min_tasks": 3}, 422)
         assert problem["found"] == "spans_nodes"
 
 
-@pytest.mark.parametrize(
-    ("given", "found", "words"),
-    [
+async def test_a_job_none_of_whose_sizes_could_ever_start(service: Running) -> None:
+    """Its smallest one says by which limit."""
+    never: list[tuple[dict[str, Any], str, str]] = [
         ({"sizes": "8;16"}, "wider_than_machine", "(procs=8, machine_procs=4)"),
         ({"min_tasks": 5, "max_tasks": 9}, "wider_than_machine", "(procs=5, machine_procs=4)"),
         ({"sizes": "pow2", "memory_bytes": 1 << 40}, "task_too_large", "needs more memory than any node has"),
         ({"sizes": "3-9", "memory_bytes": 2 << 30}, "more_memory_than_machine", "procs=3, fitting_procs=2"),
-    ],
-)
-async def test_a_job_none_of_whose_sizes_could_ever_start(
-    service: Running, given: dict[str, Any], found: str, words: str
-) -> None:
-    """Its smallest one says by which limit."""
+    ]
     async with service.agent("n1"), service.agent("n2"):
-        await joined(service, "n1", "n2")
-        problem = await service.post("/v1/jobs", {"script": "#!/bin/sh\n", "directory": "/tmp"} | given, 422)
-        assert problem["found"] == found
-        assert words in problem["message"]
+        for given, found, words in never:
+            problem = await service.post("/v1/jobs", {"script": "#!/bin/sh\n", "directory": "/tmp"} | given, 422)
+            assert (problem["found"], words in problem["message"]) == (found, True), given
         assert (await service.get("/v1/jobs"))["jobs"] == []
 
 
@@ -101,7 +89,6 @@ async def test_before_the_first_node_has_joined_nothing_is_known_of_sizes(servic
     assert problem["message"].startswith("no node has joined yet: how large a job of several sizes can be here")
     assert (await service.get("/v1/jobs"))["jobs"] == []
     async with service.agent("n1"):
-        await joined(service, "n1")
         assert (await service.post("/v1/jobs", asked, 201))["tasks"] == 2
 
 
@@ -109,7 +96,6 @@ async def test_it_runs_so_and_is_shown_so_also_after_a_restart(cluster: Cluster)
     async with running(cluster) as service, service.agent("n1") as agent, service.agent("n2") as other:
         await agent.beat()
         await other.beat()
-        await joined(service, "n1", "n2")
         job_id = await service.submit(sizes="1-3", fold=False, job_class="long")
         started = await service.job_in(job_id, "running")
         assert sum(share.tasks for share in started.nodes) == started.tasks == 3
@@ -129,7 +115,6 @@ async def test_it_runs_so_and_is_shown_so_also_after_a_restart(cluster: Cluster)
 
 async def test_what_a_rigid_job_says_of_folding_is_kept(service: Running) -> None:
     async with service.agent("n1"):
-        await joined(service, "n1")
         job = await service.job(await service.submit(tasks=2, fold=True, hold=True))
         assert job.shape is not None
         assert (job.shape.min_tasks, job.shape.max_tasks, job.shape.fold, job.shape.note) == (2, 2, True, NOT_RESHAPED)

@@ -10,7 +10,6 @@ import pytest
 from kit.journals import SCRIPT, Driven, state_bytes
 from kit.service import Cluster, running
 from service.test_asleep import there
-from service.test_owners import up
 from service.test_service_core import Rules
 
 from cosched.errors import BadInput
@@ -304,7 +303,6 @@ async def test_a_desk_that_slept_is_woken_for_a_job_and_runs_it(cluster: Cluster
         service.service.shell.call = partial(send_magic_packet, port=calls.getsockname()[1])
         entry = service.service.book.entry("n1")
         async with service.agent("n1") as agent:
-            await up(service, agent)
             await agent.say(wire.DeskReported(DeskReport(ContractReason.ASLEEP, wakeable=HOW)))
             await agent.beat()
             await service.until(lambda: entry.reason == ASLEEP, "the drain")

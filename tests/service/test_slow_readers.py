@@ -37,7 +37,6 @@ def ended(client: socket.socket) -> bool:
 async def test_who_follows_output_and_does_not_read_is_cut_off(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(slow_reader="400ms")
     async with running(cluster) as service, service.agent("n1") as agent:
-        await service.until(lambda: bool(service.service.book.entry("n1").size), "up")
         job_id = await service.submit()
         await service.job_in(job_id, "running")
         agent.spool["stdout"] = b"x" * 64 * MIB
@@ -77,7 +76,6 @@ async def test_who_asks_for_a_list_and_does_not_read_is_cut_off(make_cluster: Ca
 async def test_a_slow_one_that_reads_is_left_alone(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(slow_reader="2s")
     async with running(cluster) as service, service.agent("n1") as agent:
-        await service.until(lambda: bool(service.service.book.entry("n1").size), "up")
         job_id = await service.submit()
         await service.job_in(job_id, "running")
         agent.spool["stdout"] = b"x" * 64 * MIB

@@ -25,7 +25,7 @@ from kit.standstills import Standstills
 from space_scheduler.machine import blame
 from space_scheduler.service.core.journalled import JournalledCore
 
-pytest_plugins = ("kit.crashed_workers",)
+pytest_plugins = ("kit.crashed_workers", "kit.second_chance")
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -299,11 +299,11 @@ def tell_oracle(reporter: pytest.TerminalReporter) -> None:
     # a file that could not be collected has a report without properties
     counts = Counter(
         outcome
-        for outcome in ("passed", "failed", "error", "skipped")
+        for outcome in ("passed", "unsteady", "failed", "error", "skipped")
         for report in reporter.stats.get(outcome, [])
         if ("oracle", True) in map(tuple, getattr(report, "user_properties", ()))
     )
-    checked = f"{counts['passed']} tests agree, {counts['failed'] + counts['error']} do not"
+    checked = f"{counts['passed'] + counts['unsteady']} tests agree, {counts['failed'] + counts['error']} do not"
     if counts.total() == 0:
         reporter.write_line("oracle: not asked, none of its tests was selected")
     elif counts.total() == counts["skipped"]:

@@ -67,9 +67,11 @@ def test_a_controller_keeps_a_job_to_its_cpus_who_is_there_and_who_comes(groups:
         pytest.skip(f"needs a controller cpuset: {groups.can()['cpu sets']}")
     everywhere = set(groups.cpus())
     last = {max(everywhere)}
+    told, tells = os.pipe()
 
     def strays() -> None:
         os.sched_setaffinity(0, everywhere)
+        os.write(tells, b".")
         sleep()
 
     groups.create(NAME, None, 50)
@@ -77,7 +79,7 @@ def test_a_controller_keeps_a_job_to_its_cpus_who_is_there_and_who_comes(groups:
     wait_for(lambda: groups.procs(NAME) == [there], "the child in the group")
     assert groups.confine(NAME, last)
     pids = [there, inside(groups, strays)]
-    wait_for(lambda: len(groups.procs(NAME)) == 2, "the other child in the group")
+    assert os.read(told, 1), "the other child is in the group of each controller, and has asked for all CPUs"
     assert [os.sched_getaffinity(pid) for pid in pids] == [last, last]
     assert groups.confine(NAME, None)
     assert [os.sched_getaffinity(pid) for pid in pids] == [everywhere, everywhere]
@@ -86,6 +88,8 @@ def test_a_controller_keeps_a_job_to_its_cpus_who_is_there_and_who_comes(groups:
         os.waitpid(pid, 0)
     wait_for(lambda: groups.empty(NAME), "the group to be empty")
     groups.remove(NAME)
+    os.close(told)
+    os.close(tells)
 
 
 def sleep() -> None:

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -187,17 +188,18 @@ def test_all_of_a_jobs_processes_are_in_its_group(guard: RealGuard) -> None:
 
 
 def test_commands_share_a_private_tmp_and_shm_that_nobody_else_sees(guard: RealGuard) -> None:
+    mine = f"mine-{uuid.uuid4().hex}"  # no name that something else on this machine has
     guard.prepare()
-    guard.shell("echo 1 > /tmp/mine; echo 2 > /dev/shm/mine; ls -A /tmp /dev/shm")
+    guard.shell(f"echo 1 > /tmp/{mine}; echo 2 > /dev/shm/{mine}; ls -A /tmp /dev/shm")
     guard.event("exited", n=0, status=0)
-    guard.shell("cat /tmp/mine /dev/shm/mine; df --output=fstype /dev/shm | tail -1", n=1)
+    guard.shell(f"cat /tmp/{mine} /dev/shm/{mine}; df --output=fstype /dev/shm | tail -1", n=1)
     guard.event("exited", n=1, status=0)
     assert guard.output().splitlines()[-3:] == ["1", "2", "tmpfs"]
-    assert not Path("/tmp/mine").exists()
-    assert not Path("/dev/shm/mine").exists()
-    assert guard.output().splitlines()[:2] == ["/dev/shm:", "mine"]  # and nothing of the machine's own
+    assert not Path(f"/tmp/{mine}").exists()
+    assert not Path(f"/dev/shm/{mine}").exists()
+    assert guard.output().splitlines()[:2] == ["/dev/shm:", mine]  # and nothing of the machine's own
     guard.prepare(job=2)
-    guard.shell("ls /tmp/mine /dev/shm/mine", job=2)
+    guard.shell(f"ls /tmp/{mine} /dev/shm/{mine}", job=2)
     assert guard.event("exited", job=2)["status"] == 2
 
 

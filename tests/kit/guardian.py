@@ -101,10 +101,13 @@ def _is_worker(process: int) -> bool:
 
 
 def kill(processes: set[int]) -> None:
-    """End processes at once."""
+    """End processes at once, frozen ones too: version 1's freezer holds even a killed process."""
     for each in processes - {os.getpid()}:
         with contextlib.suppress(OSError):
             os.kill(each, signal.SIGKILL)
+            lines = Path(f"/proc/{each}/cgroup").read_text().splitlines()
+            for group in (line.partition(":freezer:")[2] for line in lines if ":freezer:" in line):
+                (_CGROUPS / "freezer" / group.lstrip("/") / "freezer.state").write_text("THAWED")
 
 
 def take_away(mounts_before: set[str], groups_before: set[Path]) -> None:

@@ -4,12 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.guardian import marked
-from kit.waiting import wait_for
+from kit.guardian import kill, marked
+from kit.waiting import BOUND_S, wait_for
 
 TESTS = Path(__file__).resolve().parents[1]
 _CONFTEST = """
@@ -46,7 +47,7 @@ def test_this_run_is_watched() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "command"),
-    [(signal.SIGINT, _PYTEST), (signal.SIGKILL, (*_PYTEST, "-n", "1")), (signal.SIGTERM, _GUARDED)],
+    [(signal.SIGKILL, _PYTEST), (signal.SIGINT, (*_PYTEST, "-n", "1")), (signal.SIGTERM, _GUARDED)],
     ids=["tests", "workers", "program"],
 )
 def test_processes_that_a_run_has_left_are_ended(
@@ -62,3 +63,23 @@ def test_processes_that_a_run_has_left_are_ended(
         assert int(left) in set(marked(mark))
         run.send_signal(number)
     wait_for(lambda: not set(marked(mark)), "the end of all that the run has left")
+
+
+def test_frozen_process_is_ended() -> None:
+    """Version 1's freezer keeps a process that was killed until it is thawed."""
+    freezer = Path("/sys/fs/cgroup/freezer")
+    if os.geteuid() or not freezer.is_dir():
+        pytest.skip("needs root, and version 1's freezer")
+    group = freezer / f"cosched-test-{uuid.uuid4().hex[:12]}"
+    group.mkdir()
+    try:
+        with subprocess.Popen(["sleep", "3600"]) as frozen:
+            (group / "cgroup.procs").write_text(str(frozen.pid))
+            (group / "freezer.state").write_text("FROZEN")
+            wait_for(lambda: (group / "freezer.state").read_text() == "FROZEN\n", "the process to stand still")
+            kill({frozen.pid})
+            assert frozen.wait(BOUND_S) == -signal.SIGKILL
+    finally:
+        (group / "freezer.state").write_text("THAWED")
+        wait_for(lambda: not (group / "cgroup.procs").read_text(), "the group to be empty")
+        group.rmdir()

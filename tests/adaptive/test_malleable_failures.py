@@ -108,13 +108,11 @@ def test_a_map_for_nobody_is_not_answered_and_one_with_the_same_shares_is(job: J
     assert running.ranks == [0]
 
 
-@pytest.mark.parametrize(
-    ("system", "victim"), [("python-open_mpi_5", 0), pytest.param("c-open_mpi_5", 3, marks=pytest.mark.system("gcc"))]
-)
+@pytest.mark.parametrize("system", WHEELS)
+@pytest.mark.parametrize("victim", [0, 3], ids=["the leader", "a sleeper"])
 def test_a_rank_that_is_killed_takes_the_job_with_it_and_nobody_sleeps_on(
     them: Agents, tmp_path: Path, system: str, victim: int
 ) -> None:
-    """The leader, and a sleeper."""
     with counting(system, tmp_path).run(tmp_path, [2, 2]) as running:
         them.resize(1, ONE, running)
         pids = [running.pid(rank) for rank in range(4)]

@@ -193,7 +193,7 @@ class TwoRanks:
         (lambda job, u, v: job.ask(0), lambda mine: mine, "asking for 0 more"),
     ],
 )
-def test_a_misuse_ends_the_job_and_is_told(
+def test_misuse_of_an_adaptive_job_aborts_mpi_and_is_reported(
     capsys: pytest.CaptureFixture[str], misuse: Callable[..., object], theirs: Any, words: str
 ) -> None:
     world = TwoRanks(theirs)

@@ -22,7 +22,7 @@ from node_agent.policy.receives import LEAST_CPU_US, Counts, received, settled
 _LEAST_ARRIVALS: Final = 4
 #: Counts of a look that is older than this say nothing of now (looks fail, or the agent was kept from them).
 _FRESH_US: Final = 5_000_000
-#: How many looks after its start a process is still asked whether it shares memory now, each time.
+#: After its first looks a process is checked for shared memory once in so many.
 _RARELY: Final = 64
 _SHARED_MEMORY: Final = "shared memory on the node (not visible)"
 _NOT_READABLE: Final = "others' sockets (not visible: the agent may not look at them; coscheduling.watch_messages)"
@@ -52,7 +52,7 @@ class Watching:
         self._polled: dict[int, int] = {}  # the same, at the last poll
         self._inet: tuple[Inet, ...] = ()
         self._unix: tuple[int, ...] = ()
-        self._looks: dict[int, int] = {}  # how often each process was there
+        self._looks: dict[int, int] = {}  # by process: at how many looks it was there
         self._sharing: set[int] = set()  # processes that have been seen to share memory
         self._transports: tuple[str, ...] = ()
         self._watched = frozenset(watched)
@@ -167,8 +167,8 @@ class Watching:
 
     def _tell_transports(self, pids: list[int], found: Seen, busy: dict[int, bool]) -> None:
         self._looks = {pid: self._looks.get(pid, 0) + 1 for pid in pids}
-        asked = {pid for pid, looks in self._looks.items() if _is_asked(looks)} - self._sharing
-        self._sharing = (self._sharing & self._looks.keys()) | {pid for pid in asked if shares_memory(pid)}
+        checked = {pid for pid, looks in self._looks.items() if _is_checked(looks)} - self._sharing
+        self._sharing = (self._sharing & self._looks.keys()) | {pid for pid in checked if shares_memory(pid)}
         there = {
             "tcp": any(busy.values()),
             "udp": any(_is_udp(each) for sockets in found.inet.values() for each in sockets),
@@ -183,10 +183,11 @@ def _counts(thread: Thread) -> Counts:
     return Counts(thread.cpu_us, thread.voluntary, thread.involuntary)
 
 
-def _is_asked(looks: int) -> bool:
-    """Whether a process is asked at that look for memory that it shares: its map is long, and changes early if ever.
+def _is_checked(looks: int) -> bool:
+    """Whether a process is checked for shared memory at its so-manieth look.
 
-    A rank that is still starting, at the first looks, has none yet.
+    A rank has none before ``MPI_Init``, which on a loaded machine comes many looks after its start. To read a map of
+    memory is dear, so that checks get rarer: at looks 1, 2, 4, 8 and so on, and at each 64th.
     """
     return looks & (looks - 1) == 0 or looks % _RARELY == 0
 

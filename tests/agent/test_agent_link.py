@@ -199,7 +199,7 @@ async def test_a_killed_guard_costs_no_job_and_no_exit_status(cluster: Cluster) 
         await scheduler.next("a", wire.GroupEnded)
 
 
-async def test_without_a_guard_nothing_is_prepared_and_killed_attempt_is_empty_at_once(cluster: Cluster) -> None:
+async def test_agent_without_guard_refuses_to_prepare_and_reports_a_killed_attempt_as_ended(cluster: Cluster) -> None:
     node = cluster.node("a", start=False)
     node.start_agent()
     async with cluster.scheduler() as scheduler:

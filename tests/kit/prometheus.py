@@ -71,7 +71,7 @@ class LabPrometheus:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._asked.communicate()  # it ends with its input
+        self._asked.communicate(timeout=BOUND_S)  # it ends with its input
         self.process.terminate()
         self.process.wait(BOUND_S)
         self._log.close()

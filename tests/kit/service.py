@@ -170,9 +170,9 @@ class Running:
     async def agent(
         self, node: str = "n1", *, answers: bool = True, agrees: bool = True, joins: bool = True, **hello: Any
     ) -> AsyncIterator["Agent"]:
-        """An agent that was welcomed; it ``agrees``: has sent its first heartbeat; its node ``joins`` before any test.
+        """An agent that was welcomed, after its first heartbeat (``agrees``) and when its node is up (``joins``).
 
-        A node that reports groups which have to end first joins later.
+        A node that reports groups which have to end first is up later.
         """
         async with self.dial("node", node) as connection:
             agent = Agent(connection, node, answers=answers)

@@ -1,4 +1,4 @@
-"""Says when the machine stood still during a run, for tests that wait fail then through no fault of their own."""
+"""Says when the machine stood still during a run: tests that wait may then fail without a fault of theirs."""
 
 import threading
 import time
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 _PAUSE_S = 1.0
-#: How much longer than its pause a thread is away before that is said: other work alone hardly keeps it so long.
+#: A pause that is longer by so much is reported: other work alone hardly delays a thread so long.
 _LEAST_S = 3.0
 
 

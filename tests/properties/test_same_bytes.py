@@ -83,7 +83,7 @@ def in_another_process(hash_seed: int) -> list[str]:
     return answer.stdout.split()
 
 
-def test_another_process_gives_the_same_event_log_but_for_a_policy_that_goes_by_hash() -> None:
+def test_simulation_in_another_process_gives_the_same_event_log_unless_its_policy_uses_hashes() -> None:
     *one, one_by_hash = in_another_process(1)
     *other, other_by_hash = in_another_process(2)
     assert one == other == [digest_of(policy) for policy in COMPARED[:2]]

@@ -145,7 +145,7 @@ class TestPolicy:
                 await asyncio.sleep(0.01)
         assert '"policy chosen"' in service.log.getvalue()
 
-    async def test_what_cannot_be_chosen(self, service: Running) -> None:
+    async def test_policy_that_cannot_be_switched_to_is_refused(self, service: Running) -> None:
         other_limits = "agents keep other limits then; write policy in cluster.yaml"
         asked: list[tuple[dict[str, object], int, str]] = [
             ({"policy": "esay"}, 400, "easy"),

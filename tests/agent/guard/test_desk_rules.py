@@ -133,7 +133,7 @@ def test_a_damaged_record_of_a_pause_is_a_pause_until_resumed(tmp_path: Path, re
     ],
     ids=range(4),
 )
-def test_a_damaged_record_of_the_owners_word_is_told_until_something_is_said_anew(tmp_path: Path, record: str) -> None:
+def test_damaged_record_of_owner_decisions_is_reported_until_the_next_decision(tmp_path: Path, record: str) -> None:
     (tmp_path / "word").write_text(record)
     with desk_alone(tmp_path) as desk:
         assert desk.said(0, "status")["problems"] == [owners_word.DAMAGED]

@@ -73,7 +73,7 @@ def test_an_ended_job_is_told_as_the_owners_word_before_anything_that_comes_of_i
 
 
 @pytest.mark.slow
-def test_owner_ends_all_jobs_within_its_own_grace_though_they_are_paused_or_ending_slowly(any_guard: RealGuard) -> None:
+def test_owner_ends_paused_and_slowly_ending_jobs_without_their_grace_of_an_hour(any_guard: RealGuard) -> None:
     """The owner is promised five seconds, whatever was first to end a job."""
     guard = any_guard
     for job in (1, 2, 3):

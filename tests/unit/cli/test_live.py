@@ -512,7 +512,7 @@ class Ailing:
 """
 
 
-def test_job_that_is_set_aside_is_told_to_its_user_and_to_operators_and_waits_survive_a_restart(
+def test_set_aside_job_is_shown_to_user_and_operators_and_waiting_commands_survive_a_restart(
     tmp_path: Path, cosched: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A policy fails for one job: the next one runs, and each command says what is the matter with the first."""

@@ -25,7 +25,7 @@ from kit.standstills import Standstills
 from space_scheduler.machine import blame
 from space_scheduler.service.core.journalled import JournalledCore
 
-pytest_plugins = ("kit.crashed_workers", "kit.second_chance")
+pytest_plugins = ("kit.crashed_workers", "kit.second_chance", "kit.snapshots")
 
 ROOT = Path(__file__).resolve().parents[1]
 

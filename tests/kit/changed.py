@@ -76,7 +76,8 @@ def changed_since(commit: str) -> list[str]:
 
 def tests_for(changed: Collection[str], by: Mapping[str, Collection[str]]) -> list[str]:
     """The test files that have to do with these files, in order. ``by``: file -> the files that import it."""
-    found = {each for each in reached(changed, by) if Path(each).name.startswith("test_")}
+    shown = {f"{each.parents[2]}/{each.parent.name}.py" for each in map(Path, changed) if "snapshots" in each.parts}
+    found = {each for each in reached(changed, by) if Path(each).name.startswith("test_")} | shown
     if any(not each.endswith(".py") for each in changed):
         found |= {*_OF_OTHERS}
     return sorted(each for each in found if (ROOT / each).exists())

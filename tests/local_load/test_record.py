@@ -77,23 +77,6 @@ def test_what_was_not_seen_is_said() -> None:
     assert any("2.00 CPUs" in note for note in notes)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("--pid", "4194305"), "--pid: no process 4194305"),
-        (("--user", "no-such-user"), "--user: no user 'no-such-user'"),
-        (("--user", "root", "--pid", "1"), "--pid: together with --user root"),
-        (("--seconds", "0"), "--seconds: 0"),
-        (("--name", "a/b"), "--name: name: found 'a/b'"),
-        (("--like", "intrenet"), "--like: 'intrenet'"),
-    ],
-)
-def test_what_cannot_be_recorded(arguments: tuple[str, ...], told: str, cosched: Call) -> None:
-    ended = cosched("local-load", "record", *arguments)
-    assert ended.status == 2
-    assert told in ended.err
-
-
 def test_profile_to_a_dash_is_printed(cosched: Call) -> None:
     ended = cosched("local-load", "record", "--pid", os.getpid(), "--seconds", 1, "--out", "-")
     assert ended.status == 0, ended.err

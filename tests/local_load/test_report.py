@@ -127,9 +127,3 @@ def test_what_is_no_run_is_refused(tmp_path: Path, cosched: Call, spoil: object,
     ended = cosched("local-load", "report", run)
     assert (ended.status, ended.out) == (2, "")
     assert told in ended.err
-
-
-def test_a_call_that_is_not_known_is_refused(tmp_path: Path, cosched: Call) -> None:
-    ended = cosched("local-load", "report", tmp_path, "--call", "pip")
-    assert ended.status == 2
-    assert "did you mean 'pipe'" in ended.err

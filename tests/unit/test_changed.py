@@ -18,3 +18,5 @@ def test_changed_files_select_the_tests_that_import_or_read_them() -> None:
     assert "tests/unit/test_guardian.py" in changed.tests_for(["tests/kit/guardian.py"], by), "a helper of tests"
     assert changed.tests_for(["tests/unit/test_changed.py"], by) == ["tests/unit/test_changed.py"]
     assert "tests/unit/test_documents.py" in changed.tests_for(["docs/index.md"], by)
+    snapshot = "tests/unit/snapshots/test_changed/test_any.txt"
+    assert "tests/unit/test_changed.py" in changed.tests_for([snapshot], by)

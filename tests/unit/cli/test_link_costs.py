@@ -32,16 +32,3 @@ def test_kept_runs_are_made_into_tables_and_the_schedulers_files(cosched: Call, 
     assert (tmp_path / "link.png").read_bytes().startswith(b"\x89PNG")
     assert read_between(tmp_path / "between-0.5ms.json") == Between({"": 250_000, "comm": 250_000})
     assert read_between(tmp_path / "between-5ms.json") == Between({"": 3_000_000, "comm": 3_000_000})
-
-
-@pytest.mark.parametrize(
-    ("options", "status", "words"),
-    [
-        (["--delays", "5"], 2, "--delays: '5'; expected a duration with its unit"),
-        (["--delays", "1ms,2s"], 2, "--delays: 2000000 us; expected up to 1000ms"),
-        (["--rounds", "0"], 1, "nothing to compare in"),
-    ],
-)
-def test_what_cannot_be_is_refused(cosched: Call, tmp_path: Path, options: list[str], status: int, words: str) -> None:
-    done = cosched("calibrate", "--clusters", "--out", tmp_path, *options)
-    assert (done.status, words in done.err) == (status, True), done.err

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from kit.command import Call
+from kit.snapshots import Snapshot
 
 from cosched.apps.cli import doctor
 from cosched.config.cluster import load_cluster
@@ -105,96 +106,15 @@ def test_every_key_is_made_where_it_is_used(cosched: Call, tmp_path: Path) -> No
     assert sorted(path.name for path in identities["user"].iterdir()) == ["ca.pem", "user.key", "user.pem"]
 
 
-BAD_INIT = {
-    ("office", "--node", "desk1"): ["--scheduler: not given"],
-    ("office", "--scheduler", "head"): ["--node: no node"],
-    ("office", "--scheduler", "head", "--node", "a_b"): ["node name: 'a_b'", "a host's name"],
-    ("office", "--scheduler", "head", "--node", "scheduler"): ["'scheduler', which is the scheduler's own"],
-    ("office", "--scheduler", "head", "--node", "a", "--node", "a=b"): ["--node: 'a' is named twice"],
-    ("office", "--scheduler", "head", "--node", "Desk1", "--node", "desk1"): ["--node: 'desk1' beside 'Desk1'"],
-    ("office", "--scheduler", "head", "--node", "a=fd00::5"): ["launch.address: found 'fd00::5'", "an IPv4 address"],
-    ("office", "--scheduler", "head", "--node", "a="): ["--node: 'a='", "NAME=ADDRESS"],
-    ("office", "--scheduler", "head", "--node", "a", "--user", "../b"): ["user name: '../b'"],
-    ("office", "--scheduler", "head", "--node", "a", "--mem", "12"): ["--mem: '12'", "with its unit"],
-    ("office", "--scheduler", "head", "--node", "a", "--port", "70000"): ["--port: '70000'", "from 1 to 65535"],
-    ("no/such", "--scheduler", "head", "--node", "a"): ["no directory"],
-    ("office", "--add", "--node", "a"): ["office/scheduler/cluster.yaml: no such file"],
-}
-
-
-@pytest.mark.parametrize("arguments", BAD_INIT)
-def test_init_refuses(arguments: tuple[str, ...], cosched: Call, tmp_path: Path) -> None:
-    ended = cosched("init", *arguments)
-    assert ended.status == 2, ended
-    for part in BAD_INIT[arguments]:
-        assert part in ended.err
-    assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize("what", ["init", "clusters"])
+def test_refused(what: str, snapshot: Snapshot, cosched: Call) -> None:
+    snapshot.replay(cosched)
 
 
 def test_init_for_a_scheduler_at_an_ipv6_address_listens_there(cosched: Call, tmp_path: Path) -> None:
     assert cosched("init", "office", "--scheduler", "fd00::1", "--node", "a").status == 0
     assert load_cluster(tmp_path / "office/scheduler/cluster.yaml").listen.address == "::"
     assert load_node(tmp_path / "office/nodes/a/node.toml").scheduler.url == "wss://[fd00::1]:7420/v1/agent"
-
-
-#: cluster.yaml -> what the message must contain beside the file's name.
-BAD_CLUSTERS = {
-    "name: a\nnoeds: [n1]\n": ["noeds: unknown key", "did you mean 'nodes'?"],
-    "name: a\nlisten: {prot: 1}\n": ["listen.prot: unknown key", "did you mean 'port'?"],
-    "name: a\nlisten: {port: many}\n": ["listen.port: found 'many'", "expected int"],
-    "nodes: [a]\n": ["name"],
-    "name: a\nlease: 10\n": ["lease: found 10", "expected str"],
-    "name: a\nlease: 10 sec\n": ["lease: unknown unit 'sec'"],
-    "name: a\nlease: 1s\n": ["lease: found '1s'", "more than twice the heartbeat, 1s"],
-    "name: a\ndefault_memory: 1 gig\n": ["default_memory: unknown unit 'gig'", "did you mean"],
-    "name: a\ncontract: {cpu_ratio: 1.5}\n": ["contract.cpu_ratio: found 1.5", "above 0, up to 1"],
-    "name: a\ncontract: {memory_ratio: 0}\n": ["contract.memory_ratio: found 0", "above 0, up to 1"],
-    "name: a\nmax_queued: -1\n": ["max_queued: found -1", "0: any number"],
-    "name: a\nmax_queued_per_user: all\n": ["max_queued_per_user: found 'all'", "expected int"],
-    "name: a\nmax_submissions_per_minute: -5\n": ["max_submissions_per_minute: found -5"],
-    "name: a\nlaunch: {retries: -1}\n": ["launch.retries: found -1", "a number, 0 to 1000"],
-    "name: a\nlaunch: {retry: 1}\n": ["launch.retry: unknown key", "did you mean 'retries'?"],
-    "name: a\nset_aside: {losses: 1001}\n": ["set_aside.losses: found 1001"],
-    "name: a\nset_aside: {failed_launches: some}\n": ["set_aside.failed_launches: found 'some'", "expected int"],
-    "name: a\nset_aside: {within: 60}\n": ["set_aside.within: found 60", "expected str"],
-    "name: a\nset_aside: {within: an hour}\n": ["set_aside.within"],
-    "name: a\ncontract: {mpl: 0}\n": ["contract.mpl: found 0", "at least 1 task"],
-    "name: a\nnodes: [x, x]\n": ["nodes: a node is named twice"],
-    "name: a\nnodes: [Desk1, desk1]\n": ["nodes: 'desk1' beside 'Desk1'", "one spelling of a host's name"],
-    "name: ''\n": ["name: found ''", "what the cluster is called"],
-    "name: a\nnodes: ['x y']\n": ["nodes[0]: found 'x y'", "a host's name"],
-    "name: a\nnodes: [x, ../x]\n": ["nodes[1]: found '../x'", "a host's name"],
-    "name: a\nlisten: {port: 65536}\n": ["listen.port: found 65536", "a port, 0 to 65535"],
-    "name: a\ndefault_time: 2h\nmax_time: 1h\n": ["default_time: found '2h'", "at most max_time, 1h"],
-    "name: a\nmax_time: 0s\n": ["max_time: found '0s'", "more than nothing"],
-    "name: a\nlaunch_timeout: 0s\n": ["launch_timeout: found '0s'", "more than nothing"],
-    "name: a\npass_interval: 2min\n": ["pass_interval: found '2min'", "at most 1min"],
-    "name: a\nmax_nodes_per_job: 0\n": ["max_nodes_per_job: found 0", "at least 1"],
-    "name: a\ndefault_memory: 0B\n": ["default_memory: found '0B'", "at least 1B"],
-    "name: a\nstate: here\n": ["state: found 'here'", "an absolute path"],
-    "name: a\nnetwork: 10.0.0.0/99\n": ["network: found '10.0.0.0/99'", "such as 10.0.0.0/24"],
-    "name: a\nplace: spred\n": ["place: found 'spred'", "one of first-fit, spread", "did you mean 'spread'?"],
-    "name: a\ncoscheduling: {mode: gong}\n": ["coscheduling.mode: found 'gong'", "did you mean 'gang'?"],
-    "name: a\noperators: [root, '@']\n": ["operators[1]: found '@'", "a group's as '@GROUP'"],
-    "name: a\noperators: root\n": ["operators: found 'root'", "expected array"],
-    "name: a\npolicy: esy\n": ["policy: no policy 'esy'", "did you mean 'easy'?"],
-    "name: a\norder: fcsf\n": ["order: no order 'fcsf'", "did you mean 'fcfs'?"],
-    "name: a\nname: b\n": [":2: the key 'name' stands twice"],
-    "name: [a\n": ["not YAML"],
-}
-
-
-@pytest.mark.parametrize("text", BAD_CLUSTERS)
-def test_settings_of_a_cluster(text: str, cosched: Call, tmp_path: Path) -> None:
-    (tmp_path / "cluster.yaml").write_text(text)
-    for call in (["scheduler", "--check"], ["scheduler"]):
-        if text.startswith(("name: a\npolicy", "name: a\norder")) and call[-1] != "--check":
-            continue  # the running service names the key without the file
-        ended = cosched(*call, "--config", "cluster.yaml")
-        assert ended.status == 2, ended
-        for part in ["cluster.yaml", *BAD_CLUSTERS[text]]:
-            assert part in ended.err
-        assert not ended.out
 
 
 GOOD_NODE = """\
@@ -207,53 +127,51 @@ url = "wss://head:7420/v1/agent"
 [launch]
 address = "a"
 """
-#: What is put in its place -> what doctor says of node.toml.
-BAD_NODES = {
-    ("procs = 2", "prcs = 2"): ["prcs: unknown key", "did you mean 'procs'?"],
-    ("procs = 2", "procs = 0"): ["procs: found 0", "at least 1"],
-    ("procs = 2", 'procs = "two"'): ["procs: found 'two'", "expected int"],
-    ("memory_bytes = 1000000000", 'memory_bytes = "1GB"'): ["memory_bytes: found '1GB'", "expected int"],
-    ("[launch]", "[contract]\ncpu_ratio = 2\n[launch]"): ["contract.cpu_ratio: found 2.0", "above 0, up to 1"],
-    ("[launch]", "[presence]\npoll_s = 0\n[launch]"): ["presence.poll_s: found 0", "a number above 0"],
-    ("[launch]", "[presence]\npoll_s = inf\n[launch]"): ["presence.poll_s: found inf", "a number above 0, up to"],
-    ("[launch]", "[presence]\nbusy_cpus = nan\n[launch]"): ["presence.busy_cpus: found nan", "a number above 0"],
-    ("[launch]", "[presence]\naway_after_s = 1e400\n[launch]"): ["presence.away_after_s: found inf", "a number above"],
-    ("[launch]", '[cgroup]\nmode = "v3"\n[launch]'): ["cgroup.mode: found 'v3'", "one of auto, v2, v1, none"],
-    ("[launch]", '[presence]\nsources = ["input", "mice"]\n[launch]'): [
-        "presence.sources[1]: found 'mice'",
-        "processes",
-    ],
-    ('name = "a"', 'name = "a b"'): ["name: found 'a b'", "a host's name"],
-    ('cluster = "c"', 'cluster = ""'): ["cluster: found ''", "the cluster's name"],
-    ("memory_bytes = 1000000000", "memory_bytes = 0"): ["memory_bytes: found 0", "at least 1"],
-    ('"wss://head:7420/v1/agent"', '"http://head"'): ["scheduler.url: found 'http://head'", "wss://HOST:PORT/v1/agent"],
-    ('address = "a"', 'address = ""'): ["launch.address: found ''", "where other agents reach this one"],
-    ('address = "a"', 'address = "a"\nport = 70000'): ["launch.port: found 70000", "1 to 65535"],
-    ('address = "a"', 'address = "a"\nnetwork = "lan"'): ["launch.network: found 'lan'", "10.0.0.0/24"],
-    ("[launch]", '[paths]\nrun = "run"\n[launch]'): ["paths.run: found 'run'", "an absolute path"],
-    ("[launch]", '[paths]\nkeep = ["/a", "b"]\n[launch]'): ["paths.keep[1]: found 'b'", "an absolute path"],
-    ("[launch]", '[cgroup]\ncosched = "../x"\n[launch]'): ["cgroup.cosched: found '../x'", "below the mount"],
-    ("[launch]", "[security]\nmin_uid = -1\n[launch]"): ["security.min_uid: found -1", "a user's number"],
-    ("[launch]", "[weights]\nio = 101\n[launch]"): ["weights.io: found 101", "1 to 100, or 0 for none"],
-    ("[launch]", "[weights]\nnetwork_priority = -1\n[launch]"): ["weights.network_priority", "a priority of packets"],
-    ("[launch]", '[security]\nusers = "swich"\n[launch]'): ["security.users", "did you mean 'switch'?"],
-    ("[launch]", "[lunch]"): ["lunch: unknown key", "did you mean 'launch'?"],
-    ('name = "a"', "name = a"): ["not TOML"],
-}
+#: What is put in its place.
+BAD_NODES = [
+    ("procs = 2", "prcs = 2"),
+    ("procs = 2", "procs = 0"),
+    ("procs = 2", 'procs = "two"'),
+    ("memory_bytes = 1000000000", 'memory_bytes = "1GB"'),
+    ("[launch]", "[contract]\ncpu_ratio = 2\n[launch]"),
+    ("[launch]", "[presence]\npoll_s = 0\n[launch]"),
+    ("[launch]", "[presence]\npoll_s = inf\n[launch]"),
+    ("[launch]", "[presence]\nbusy_cpus = nan\n[launch]"),
+    ("[launch]", "[presence]\naway_after_s = 1e400\n[launch]"),
+    ("[launch]", '[cgroup]\nmode = "v3"\n[launch]'),
+    ("[launch]", '[presence]\nsources = ["input", "mice"]\n[launch]'),
+    ('name = "a"', 'name = "a b"'),
+    ('cluster = "c"', 'cluster = ""'),
+    ("memory_bytes = 1000000000", "memory_bytes = 0"),
+    ('"wss://head:7420/v1/agent"', '"http://head"'),
+    ('address = "a"', 'address = ""'),
+    ('address = "a"', 'address = "a"\nport = 70000'),
+    ('address = "a"', 'address = "a"\nnetwork = "lan"'),
+    ("[launch]", '[paths]\nrun = "run"\n[launch]'),
+    ("[launch]", '[paths]\nkeep = ["/a", "b"]\n[launch]'),
+    ("[launch]", '[cgroup]\ncosched = "../x"\n[launch]'),
+    ("[launch]", "[security]\nmin_uid = -1\n[launch]"),
+    ("[launch]", "[weights]\nio = 101\n[launch]"),
+    ("[launch]", "[weights]\nnetwork_priority = -1\n[launch]"),
+    ("[launch]", '[security]\nusers = "swich"\n[launch]'),
+    ("[launch]", "[lunch]"),
+    ('name = "a"', "name = a"),
+]
 
 
-@pytest.mark.parametrize("change", BAD_NODES)
-def test_settings_of_a_node(change: tuple[str, str], cosched: Call, tmp_path: Path) -> None:
-    text = GOOD_NODE.replace(*change, 1)
-    assert text != GOOD_NODE
-    (tmp_path / "node.toml").write_text(text)
-    ended = cosched("doctor", "--node-config", "node.toml", "--json")
-    found = [check for check in json.loads(ended.out)["checks"] if check["what"] == "settings"]
-    said = next(check for check in found if "node.toml" in check["found"])
-    assert (ended.status, said["level"]) == (1, "fail")
-    for part in BAD_NODES[change]:
-        assert part in said["found"]
-    assert said["advice"]
+def test_settings_of_a_node(snapshot: Snapshot, cosched: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no launchers are asked for their versions
+    shown = []
+    for change in BAD_NODES:
+        text = GOOD_NODE.replace(*change, 1)
+        assert text != GOOD_NODE
+        (tmp_path / "node.toml").write_text(text)
+        ended = cosched("doctor", "--node-config", "node.toml", "--json")
+        checks = [each for each in json.loads(ended.out)["checks"] if each["what"] == "settings"]
+        said = next(each for each in checks if "node.toml" in each["found"])
+        assert (ended.status, said["level"]) == (1, "fail")
+        shown.append(f"# {change[1]!r} for {change[0]!r}\n{said['found']}\n{said['advice']}\n")
+    snapshot("\n".join(shown))
 
 
 def test_doctor_without_a_service_says_what_to_do_and_goes_on(cosched: Call) -> None:

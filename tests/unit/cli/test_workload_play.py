@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from kit.command import JOBS, Call, Ended
 from kit.puppet import Live, live
+from kit.snapshots import Snapshot
 from kit.waiting import BOUND_S, wait_for
 
 from cosched.client.client import Client
@@ -349,45 +350,10 @@ def test_any_policy_can_be_asked_for_afterwards(call: Call) -> None:
         assert next(each for each in measures if each["name"] == "mean run s")["predicted"] > 0.5, policy
 
 
-BAD = {
-    (): ["--map: none given"],
-    ("--map", "none.yaml", "--output", "o.parquet"): ["none.yaml: no such file"],
-    ("--map", "map.yaml"): ["--output: none given"],
-    ("--map", "map.yaml", "--output", "o.csv"): ["--output: o.csv", ".parquet"],
-    ("--map", "map.yaml", "--output", "none/o.parquet"): ["no directory none"],
-    (*FAST, "--scale", "0"): ["--scale: 0", "above 0"],
-    (*FAST, "--scale", "-2"): ["--scale: -2", "above 0"],
-    (*FAST, "--limit", "0"): ["--limit: '0'"],
-    (*FAST, "--margin", "5"): ["--margin: '5'", "with its unit"],
-    (*FAST, "--patience", "soon"): ["--patience: 'soon'"],
-    (*FAST, "--estimates", "exat"): ["--estimates: 'exat'", "did you mean 'exact'?"],
-    (*FAST, "--work", "line"): ["--work: 'line'", "did you mean 'linear'?"],
-    (*FAST, "--on-interrupt", "canel"): ["--on-interrupt: 'canel'", "did you mean 'cancel'?"],
-    (*FAST, "--predict", "esy"): ["--predict: no policy 'esy'", "did you mean 'easy'?"],
-    (*FAST, "--resume"): ["--resume: no out.play.jsonl"],
-    (*FAST, "--shapes", "none.csv"): ["none.csv"],
-}
-
-
-@pytest.mark.parametrize(("options", "told"), BAD.items(), ids=[" ".join(each) for each in BAD])
-def test_what_cannot_be_is_told_before_anything_is_submitted(
-    call: Call, client: Client, options: tuple[str, ...], told: list[str]
-) -> None:
+def test_what_cannot_be_is_told_before_anything_is_submitted(snapshot: Snapshot, call: Call, client: Client) -> None:
     before = len(client.history())
-    ended = call("workload", "play", "log.swf", *options)
-    assert (ended.status, ended.out) == (2, "")
-    assert [words for words in told if words not in ended.err] == [], ended.err
-    assert ended.err.count("\n") == 1
-    assert not Path("out.parquet").exists()
-    assert not Path("out.play.jsonl").exists()
+    snapshot.replay(call)
     assert len(client.history()) == before
-
-
-def test_a_log_that_is_none_is_told(call: Call) -> None:
-    Path("log.swf").write_text("what is this\n")
-    ended = call("workload", "play", "log.swf", *FAST)
-    assert ended.status == 2
-    assert "log.swf" in ended.err
 
 
 @pytest.mark.slow

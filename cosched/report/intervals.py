@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cosched.metrics.intervals import Interval
 from cosched.report.palette import COLOURS
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 #: A mean, the low and the high bound of its interval; None: not known.
 Three = Sequence[float | None]
+Grid = Literal["both", "x", "y"]
 MARKERS: Final = "os^Dv<>"
 
 
@@ -47,12 +48,19 @@ def line(
     axes.errorbar(list(points), *reach(list(points.values()), unit), label=name, **(look | style))
 
 
-def framed(axes: "Axes", x: str, y: str, title: str = "", /, **legend: Any) -> None:
-    """Name the axes, and add title, grid and legend."""
+def crosses(axes: "Axes", at: Sequence[float], height: float, colour: str) -> None:
+    """Crosses at a height of the plot from 0 to 1: here there is no mean that could be shown."""
+    axes.plot(at, [height] * len(at), "x", color=colour, transform=axes.get_xaxis_transform())
+
+
+def framed(axes: "Axes", x: str, y: str, title: str = "", /, *, grid: Grid = "both", **legend: Any) -> None:
+    """Name the axes, and add title, grid (of one axis: behind what is drawn) and legend."""
     axes.set(xlabel=x, ylabel=y)
     if title:
         axes.set_title(title, loc="left")
-    axes.grid(alpha=0.3)
+    axes.grid(alpha=0.3, axis=grid)
+    if grid != "both":
+        axes.set_axisbelow(True)
     axes.legend(frameon=False, **legend)
 
 
@@ -84,7 +92,4 @@ def bars(axes: "Axes", series: Mapping[str, Mapping[str, Interval]], label: str)
         colour = COLOURS[number % len(COLOURS)]
         axes.bar(places, middles, width, yerr=errors, color=colour, capsize=2, label=name)
     axes.set_xticks(range(len(names)), names)
-    axes.set(ylabel=label)
-    axes.grid(alpha=0.3, axis="y")
-    axes.set_axisbelow(True)
-    axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(series))
+    framed(axes, "", label, grid="y", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(series))

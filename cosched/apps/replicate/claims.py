@@ -68,7 +68,7 @@ BELOW: Final = Region(high=0.0, open=True)
 ABOVE: Final = Region(low=0.0, open=True)
 
 
-class Predicate(msgspec.Struct, frozen=True, kw_only=True):
+class Predicate(msgspec.Struct, frozen=True):
     """A claim before it is put to the test: ``quantity`` says what is measured, ``paper`` what the paper has for it."""
 
     id: str

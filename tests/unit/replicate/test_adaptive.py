@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from kit.replications import drawn, quiet
 
-from cosched.apps.replicate.adaptive import claims, figures, jobs, replication, reshaped, setup
+from cosched.apps.replicate.adaptive import claims, figures, replication, reshaped, setup, sweeps
 from cosched.apps.replicate.adaptive.runs import Runs, Wanted
 from cosched.apps.replicate.adaptive.setup import EQUIPARTITION, Cell, Measured, Mix, Scale
 from cosched.apps.replicate.claims import Verdict
@@ -96,7 +96,7 @@ def test_every_table_figure_and_claim_is_there(result: Result) -> None:
     assert set(result.plots) == {"figure7", "figure8", "figure9", "figure10", "growth", "cost"}
     assert [row["load factor"] for row in result.tables["figure9"].as_dicts()] == list(SMALL.loads)
     assert [row["jobs"] for row in result.tables["growth"].as_dicts()] == [50, 200]
-    assert [row["speed-up"] for row in result.tables["speed-up"].as_dicts()] == list(jobs.SPEED_UPS)
+    assert [row["speed-up"] for row in result.tables["speed-up"].as_dicts()] == list(sweeps.SPEED_UPS)
     ids = [claim.id for claim in result.claims]
     assert len(ids) == len(set(ids)) == 26
 
@@ -147,7 +147,7 @@ def test_another_machines_measurements_are_read_from_a_file(tmp_path: Path) -> N
 def test_the_readings_of_the_speed_up_stand_beside_the_claims(result: Result) -> None:
     readings = {claim.id: set(claim.readings) for claim in result.claims if claim.readings}
     assert set(readings) == {"figure9.response", "figure10.utilisation", "figure10.useful"}
-    assert all(each == set(jobs.SPEED_UPS) for each in readings.values())
+    assert all(each == set(sweeps.SPEED_UPS) for each in readings.values())
 
 
 def test_figures_can_be_drawn(result: Result) -> None:

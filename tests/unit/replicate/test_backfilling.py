@@ -20,7 +20,6 @@ from cosched.apps.replicate.backfilling import (
     situations,
     sweep,
     table2,
-    table2_subsets,
 )
 from cosched.apps.replicate.backfilling.setup import Scale, read
 from cosched.apps.replicate.claims import Verdict
@@ -255,7 +254,7 @@ def test_the_real_log(log_path: Path) -> None:
 @pytest.mark.log("KTH-SP2-1996-2.1-cln")
 def test_a_part_of_the_log_keeps_its_order(log_path: Path) -> None:
     load = prepare(swf.read(log_path))
-    part = table2_subsets.without_some(load, paper.JOBS, seed=1)
+    part = table2.without_some(load, paper.JOBS, seed=1)
     assert len(part) == paper.JOBS == len(part.procs)
     assert (np.diff(part.submit_us) >= 0).all()
     assert set(part.job_id.tolist()) < set(load.job_id.tolist())

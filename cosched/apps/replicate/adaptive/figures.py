@@ -1,5 +1,6 @@
 """Figs 7 to 10: mean response time and utilisation against the load factor, of 50 jobs and of 10 000."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cosched.apps.replicate.adaptive import claims
@@ -8,7 +9,7 @@ from cosched.apps.replicate.adaptive.setup import EQUIPARTITION, FIRST_FIT, SHOR
 from cosched.apps.replicate.claims import Measured, judge_every
 from cosched.apps.replicate.result import Plot, Result
 from cosched.metrics.intervals import difference_of_independent
-from cosched.report.intervals import columns, framed, in_row, line, three
+from cosched.report.intervals import columns, crosses, framed, in_row, line, three
 from cosched.report.palette import COLOURS
 from cosched.report.table import Table
 
@@ -58,12 +59,8 @@ def report(scale: Scale, runs: Runs, result: Result) -> None:
     for jobs, (first, second) in {SHORT_JOBS: (7, 8), scale.long_jobs: (9, 10)}.items():
         result.tables[f"figure{first}"] = _responses(scale, runs, jobs, first)
         result.tables[f"figure{second}"] = _utilisations(scale, runs, jobs, second)
-        result.plots[f"figure{first}"] = Plot(
-            lambda axes, jobs=jobs, number=first: _draw_response(axes, scale, runs, jobs, number)  # type: ignore[misc]
-        )
-        result.plots[f"figure{second}"] = Plot(
-            lambda axes, jobs=jobs, number=second: _draw_utilisation(axes, scale, runs, jobs, number)  # type: ignore[misc]
-        )
+        for draw, number in ((_draw_response, first), (_draw_utilisation, second)):
+            result.plots[f"figure{number}"] = Plot(partial(draw, scale=scale, runs=runs, jobs=jobs, number=number))
     _judge(scale, runs, result)
     _growth(scale, runs, result)
 
@@ -79,15 +76,15 @@ def _responses(scale: Scale, runs: Runs, jobs: int, number: int) -> Table:
     )
     for load in scale.loads:
         adaptive, rigid = pair(load, jobs)
-        table.add(
-            load,
-            *three(runs.mean(rigid, RESPONSE)),
-            *three(runs.mean(adaptive, RESPONSE)),
-            *three(runs.relative(adaptive, rigid, RESPONSE)),
-            float(runs.values(adaptive, "resizes").mean()),
-            ", ".join(system for system in SYSTEMS if _grows(runs, cell(system, load, jobs))),
-        )
+        unstable = ", ".join(system for system in SYSTEMS if _grows(runs, cell(system, load, jobs)))
+        table.add(load, *_compared(runs, adaptive, rigid), float(runs.values(adaptive, "resizes").mean()), unstable)
     return table
+
+
+def _compared(runs: Runs, adaptive: Cell, rigid: Cell) -> list[float | None]:
+    """Traditional jobs' mean response time, adaptive ones', and how these differ from those, each with its bounds."""
+    means = (runs.mean(rigid, RESPONSE), runs.mean(adaptive, RESPONSE), runs.relative(adaptive, rigid, RESPONSE))
+    return [value for mean in means for value in three(mean)]
 
 
 def _utilisations(scale: Scale, runs: Runs, jobs: int, number: int) -> Table:
@@ -120,38 +117,21 @@ def _judge(scale: Scale, runs: Runs, result: Result) -> None:
     steady = {f"load factor {load:g}": pair(load, scale.long_jobs) for load in steady_loads(scale, runs)}
     here = "" if scale.long_jobs == 10_000 else f"of {scale.long_jobs} jobs"
     for claim, what, cases, note in (
-        (claims.RESPONSE_SHORT, None, short, ""),
+        (claims.RESPONSE_SHORT, RESPONSE, short, ""),
         (claims.UTILISATION_SHORT, "allocated", short, ""),
         (claims.USEFUL_SHORT, "useful", short, ""),
-        (claims.RESPONSE_LONG, None, steady, here),
+        (claims.RESPONSE_LONG, RESPONSE, steady, here),
         (claims.UTILISATION_LONG, "allocated", long, here),
         (claims.USEFUL_LONG, "useful", long, here),
     ):
-        found: dict[str, Measured] = {
-            case: runs.difference(*both, what) if what else runs.relative(*both, RESPONSE)
-            for case, both in cases.items()
-        }
+        found = {case: runs.held(*both, what) for case, both in cases.items()}
         result.claims.append(judge_every(claim, found, note))
-    result.claims.append(
-        judge_every(
-            claims.MORE_RESPONSE,
-            {
-                case: difference_of_independent(*(runs.relative(*each[case], RESPONSE) for each in (steady, short)))
-                for case in steady
-            },
-            here,
-        )
-    )
-    result.claims.append(
-        judge_every(
-            claims.MORE_UTILISATION,
-            {
-                case: difference_of_independent(*(runs.difference(*each[case], "allocated") for each in (long, short)))
-                for case in long
-            },
-            here,
-        )
-    )
+    for claim, what, cases in ((claims.MORE_RESPONSE, RESPONSE, steady), (claims.MORE_UTILISATION, "allocated", long)):
+        more = {
+            case: difference_of_independent(*(runs.held(*each[case], what) for each in (cases, short)))
+            for case in cases
+        }
+        result.claims.append(judge_every(claim, more, here))
 
 
 def _growth(scale: Scale, runs: Runs, result: Result) -> None:
@@ -164,9 +144,8 @@ def _growth(scale: Scale, runs: Runs, result: Result) -> None:
     cases: dict[str, Measured] = {}
     for jobs in _numbers(scale):
         adaptive, rigid = pair(load, jobs)
-        against = runs.relative(adaptive, rigid, RESPONSE)
-        table.add(jobs, *three(runs.mean(rigid, RESPONSE)), *three(runs.mean(adaptive, RESPONSE)), *three(against))
-        cases[f"{jobs} jobs"] = against
+        table.add(jobs, *_compared(runs, adaptive, rigid))
+        cases[f"{jobs} jobs"] = runs.relative(adaptive, rigid, RESPONSE)
     result.tables["growth"] = table
     result.plots["growth"] = Plot(lambda axes: _draw_growth(axes, table, load))
     if load in steady_loads(scale, runs):
@@ -181,8 +160,7 @@ def _draw_response(axes: "Axes", scale: Scale, runs: Runs, jobs: int, number: in
         shown = [load for load in scale.loads if not _grows(runs, cells[load])]
         line(axes, {load: three(runs.mean(cells[load], RESPONSE)) for load in shown}, look, system)
         gone = [load for load in scale.loads if load not in shown]
-        colour = COLOURS[look]
-        axes.plot(gone, [0.96 - 0.05 * at] * len(gone), "x", color=colour, transform=axes.get_xaxis_transform())
+        crosses(axes, gone, 0.96 - 0.05 * at, COLOURS[look])
     if jobs > SHORT_JOBS:
         axes.plot([], [], "x", color="grey", label=_UNSTABLE)
         axes.set_yscale("log")
@@ -201,8 +179,8 @@ def _draw_utilisation(axes: "Axes", scale: Scale, runs: Runs, jobs: int, number:
             means = {load: three(runs.mean(cell(system, load, jobs), how)) for load in scale.loads}
             line(axes, means, look, f"{system}, {UTILISATIONS[how]}", linestyle=style)
     axes.set(xlim=(0, max(scale.loads) + 0.1), ylim=(0, 1.05))
-    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13), "ncols": 2}
-    framed(axes, "load factor", "utilisation", f"Fig. {number}: {jobs} jobs", **below)
+    labels = ("load factor", "utilisation", f"Fig. {number}: {jobs} jobs")
+    framed(axes, *labels, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)
 
 
 def _draw_growth(axes: "Axes", table: Table, load: float) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from cosched.apps.replicate import steady
-from cosched.apps.replicate.adaptive import claims, costs, example, figures, jobs, policies, reshaped, setup
+from cosched.apps.replicate.adaptive import claims, example, figures, reshaped, setup, sweeps
 from cosched.apps.replicate.adaptive.runs import carried_out
 from cosched.apps.replicate.adaptive.setup import FULL, QUICK, Scale
 from cosched.apps.replicate.claims import cannot_judge
@@ -26,16 +26,16 @@ def replicate(request: Request, begin: Begin) -> Result:
 
 def replicate_at(scale: Scale, request: Request, begin: Begin) -> Result:
     """Run them at a given scale."""
-    sweeps = costs.sweeps(scale) | policies.sweeps(scale) | jobs.sweeps(scale)
-    wanted = [figures.wanted(scale), *(each.wanted(scale) for each in sweeps.values())]
+    swept = sweeps.sweeps(scale)
+    wanted = [figures.wanted(scale), *(each.wanted(scale) for each in swept.values())]
     runs = carried_out(wanted, request, begin)
     result = Result(PAPER, TITLES[PAPER], _configuration(scale, request))
     example.report(result)
     figures.report(scale, runs, result)
-    result.tables |= {name: each.table(runs) for name, each in sweeps.items()}
-    costs.report(scale, runs, result)
-    policies.judge(scale, runs, result)
-    jobs.judge(scale, runs, result)
+    result.tables |= {name: each.table(runs) for name, each in swept.items()}
+    sweeps.judge_costs(scale, runs, result)
+    sweeps.judge_admission(scale, runs, result)
+    sweeps.judge_readings(scale, runs, result)
     result.claims += [cannot_judge(each, REAL_ALONE) for each in claims.REAL_RUNS]
     measured = reshaped.read(Path(request.reshaped) if request.reshaped else None)
     result.claims += reshaped.judged(measured)
@@ -58,10 +58,10 @@ def _configuration(scale: Scale, request: Request) -> dict[str, Any]:
         },
         "traditional": setup.FIRST_FIT,
         "adaptive": setup.EQUIPARTITION,
-        "admission": {how: list(each) for how, each in policies.ADMISSION.items()},
-        "speed_ups": dict(jobs.SPEED_UPS),
-        "mixes": {name: mix._asdict() for name, mix in jobs.MIXES.items()},
-        "evolving": {"shares": list(jobs.EVOLVING), "requests": list(jobs.REQUESTS)},
+        "admission": {how: list(each) for how, each in sweeps.ADMISSION.items()},
+        "speed_ups": dict(sweeps.SPEED_UPS),
+        "mixes": {name: mix._asdict() for name, mix in sweeps.MIXES.items()},
+        "evolving": {"shares": list(sweeps.EVOLVING), "requests": list(sweeps.REQUESTS)},
         "unstable": {"growth_above": steady.GROWTH_LIMIT, "and_backlog_above": steady.BACKLOG_FLOOR},
     }
 

@@ -22,6 +22,10 @@ class Runs(Cells[Cell]):
         """Its mean response time against that of the same jobs as traditional ones."""
         return self.relative(cell, traditional(cell), RESPONSE)
 
+    def held(self, cell: Cell, base: Cell, what: str) -> Interval:
+        """A measure against the base's: response times as a relative difference, utilisations as a difference."""
+        return (self.relative if what == RESPONSE else self.difference)(cell, base, what)
+
     def stuck(self, cell: Cell) -> int:
         """In how many of its runs jobs wait for each other for ever."""
         return sum(math.isnan(each.response_s) for each in self[cell])

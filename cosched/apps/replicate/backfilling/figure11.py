@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from cosched.apps.replicate.backfilling import paper
+from cosched.apps.replicate.backfilling import claims, paper
 from cosched.apps.replicate.backfilling.setup import Setup
-from cosched.apps.replicate.claims import Predicate, Region, cannot_judge, judge
+from cosched.apps.replicate.claims import cannot_judge, judge
 from cosched.apps.replicate.result import Plot, Result
 from cosched.metrics.intervals import block_bootstrap
 from cosched.metrics.summary import Floats
+from cosched.report.intervals import framed
 from cosched.report.palette import COLOURS
 from cosched.report.table import Table
 from cosched.workload.log import Field, Log
@@ -30,21 +31,6 @@ BOOTSTRAP_SEED: Final = 11
 _WEEK_S: Final = 7 * 86_400
 SCATTER_UP_TO_S: Final = 7200
 LONG: Final = "run of 60 s or more"
-
-AT_100: Final = Predicate(
-    id="figure11.at-100",
-    text="about 16 % of the jobs used exactly their request",
-    quantity="share of jobs whose run time / request rounds to 100 %",
-    region=Region(0.13, 0.19),
-    paper=paper.FIG_11_AT_100 / paper.FIG_11_JOBS,
-)
-KILLED: Final = Predicate(
-    id="figure11.killed",
-    text="nearly all of those were killed by the system",
-    quantity="share of them whose status is failed or cancelled",
-    region=Region(0.95, 1),
-    paper=paper.FIG_11_KILLED / paper.FIG_11_AT_100,
-)
 
 
 def used(log: Log) -> tuple[Floats, NDArray[np.bool_]]:
@@ -66,7 +52,7 @@ def report(setup: Setup, result: Result) -> None:
     """Add the histogram, the readings of "exactly 100 %", the plots and the claims."""
     ratio, known = used(setup.raw)
     if not len(ratio):
-        result.claims += [cannot_judge(each, "the log has no requests") for each in (AT_100, KILLED)]
+        result.claims += [cannot_judge(each, "the log has no requests") for each in (claims.AT_100, claims.KILLED)]
         return
     status = setup.raw.column(Field.STATUS)[known]
     killed = (status == 0) | (status == 5)
@@ -116,12 +102,12 @@ def report(setup: Setup, result: Result) -> None:
         f"{at_100} of {len(ratio)} jobs; of the {long_jobs} that ran 60 s or more, the subset nearest in number to the "
         f"paper's {paper.FIG_11_JOBS}, {long_at_100} ({long_at_100 / max(1, long_jobs):.1%})"
     )
-    result.claims.append(judge(AT_100, share, told))
+    result.claims.append(judge(claims.AT_100, share, told))
     both = np.column_stack([rounds & killed, rounds])[order].astype(float)
     dead_share = block_bootstrap(
         weeks, lambda rows: float(rows[:, 0].sum() / max(1.0, rows[:, 1].sum())), both, rng, samples=samples
     )
-    result.claims.append(judge(KILLED, dead_share, f"{int((rounds & killed).sum())} of {int(rounds.sum())} jobs"))
+    result.claims.append(judge(claims.KILLED, dead_share, f"{int((rounds & killed).sum())} of {at_100} jobs"))
 
     result.plots["figure11-histogram"] = Plot(lambda axes: draw_histogram(axes, ratio))
     result.plots["figure11-scatter"] = Plot(lambda axes: draw_scatter(axes, run_s, request_s), (6.5, 6.0))
@@ -134,11 +120,9 @@ def draw_histogram(axes: "Axes", ratio: Floats) -> None:
     axes.bar(np.arange(100) + 0.5, share[:100], 1.0, color=COLOURS[0], label="bins of 1 %")
     axes.bar(101.5, share[100], 1.6, color=COLOURS[1], label="exactly 100 %")
     axes.bar(104.5, share[101], 1.6, color=COLOURS[2], label="above 100 %")
-    axes.set(xlabel="run time / request, %", ylabel="jobs, %", xlim=(0, 106))
-    axes.set_title(f"Fig. 11: how much of the request was used ({len(ratio)} jobs)", loc="left")
-    axes.grid(alpha=0.3, axis="y")
-    axes.set_axisbelow(True)
-    axes.legend(frameon=False, loc="upper center")
+    axes.set(xlim=(0, 106))
+    title = f"Fig. 11: how much of the request was used ({len(ratio)} jobs)"
+    framed(axes, "run time / request, %", "jobs, %", title, grid="y", loc="upper center")
 
 
 def draw_scatter(axes: "Axes", run_s: Floats, request_s: Floats) -> None:

@@ -5,50 +5,13 @@ when it becomes the head. The premises hold here: FCFS order, jobs killed at the
 size. A job that starts in the very pass that first sees it was promised nothing and cannot be late.
 """
 
-from typing import Final
-
-from cosched.apps.replicate.backfilling.runs import CONSERVATIVE, EASY, RUNS, slowdowns
-from cosched.apps.replicate.claims import Predicate, Region, judge
+from cosched.apps.replicate.backfilling import claims
+from cosched.apps.replicate.backfilling.runs import RUNS, slowdowns
+from cosched.apps.replicate.claims import judge
 from cosched.apps.replicate.result import Result
 from cosched.model.time import US_PER_S
 from cosched.report.table import Table
 from cosched.workload.schedule import Schedule
-
-_LATE: Final = "jobs of the whole log that start after their first promise"
-NEVER: Final = Region(0, 0)
-
-PREDICATES: Final[dict[str, Predicate]] = {
-    EASY: Predicate(
-        id="guarantees.easy-head",
-        text="EASY never delays the reservation of the head",
-        quantity=f"{_LATE}, which EASY makes to the head alone",
-        region=NEVER,
-    ),
-    CONSERVATIVE: Predicate(
-        id="guarantees.conservative-arrival",
-        text="conservative with compression in order of arrival starts no job after its guarantee",
-        quantity=_LATE,
-        region=NEVER,
-    ),
-    "schedule": Predicate(
-        id="guarantees.conservative-schedule",
-        text="conservative with compression in order of the schedule starts no job after its guarantee",
-        quantity=_LATE,
-        region=NEVER,
-    ),
-    "none": Predicate(
-        id="guarantees.conservative-none",
-        text="conservative that does nothing at an early termination starts no job after its guarantee",
-        quantity=_LATE,
-        region=NEVER,
-    ),
-    "anew": Predicate(
-        id="guarantees.anew-breaks",
-        text="a new round of backfilling at an early termination breaks guarantees",
-        quantity=_LATE,
-        region=Region(low=1),
-    ),
-}
 
 
 def report(schedules: dict[str, Schedule], result: Result) -> None:
@@ -65,5 +28,5 @@ def report(schedules: dict[str, Schedule], result: Result) -> None:
         largest_s = max(0, int(delay_us.max(initial=0))) / US_PER_S
         policy, select = RUNS[name]
         table.add(name, select or policy, int(promised.sum()), late, largest_s, float(slowdowns(schedule).mean()))
-        result.claims.append(judge(PREDICATES[name], late))
+        result.claims.append(judge(claims.PREDICATES[name], late))
     result.tables["guarantees"] = table

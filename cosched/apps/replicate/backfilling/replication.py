@@ -6,16 +6,14 @@ import msgspec
 
 from cosched.apps.replicate import steady
 from cosched.apps.replicate.backfilling import (
-    figure9,
-    figure10,
     figure11,
+    figures9_10,
     guarantees,
     runs,
     situations,
     sweep,
     table1,
     table2,
-    table2_subsets,
     table3,
 )
 from cosched.apps.replicate.backfilling.setup import FULL, QUICK, RULES, Scale, Setup, read
@@ -40,7 +38,7 @@ def replicate_at(scale: Scale, request: Request, begin: Begin) -> Result:
     setup = read(request.log, scale)
     other = table1.find() if scale.table1 else None
     swept = sweep.wanted(scale)
-    calls = runs.calls(setup) | table2_subsets.calls(setup) | table3.calls(setup) | table1.calls(other)
+    calls = runs.calls(setup) | table2.calls(setup) | table3.calls(setup) | table1.calls(other)
     answers = each_once({**calls, **sweep.calls(swept)}, request, begin)
 
     result = Result(PAPER, TITLES[PAPER], _configuration(setup, request), [setup.path])
@@ -48,13 +46,13 @@ def replicate_at(scale: Scale, request: Request, begin: Begin) -> Result:
     if scale.table1:
         table1.report(other, answers, result)
     table2.report(setup, schedules, result)
-    table2_subsets.report(setup, answers, result)
+    table2.report_parts(setup, answers, result)
     table3.report(setup, answers, schedules, result)
     guarantees.report(schedules, result)
     situations.report(result)
     found: sweep.Sweep = Cells.of(swept, answers)
-    figure9.report(scale, found, result)
-    figure10.report(scale, found, result)
+    figures9_10.figure9(scale, found, result)
+    figures9_10.figure10(scale, found, result)
     figure11.report(setup, result)
     result.notes += _notes(setup)
     return result

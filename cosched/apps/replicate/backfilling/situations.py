@@ -14,7 +14,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from cosched.apps.replicate.claims import Measured, Predicate, Region, judge, judge_every
+from cosched.apps.replicate.backfilling import claims
+from cosched.apps.replicate.backfilling.claims import FIG_8_SHORT_S
+from cosched.apps.replicate.claims import Measured, judge, judge_every
 from cosched.apps.replicate.result import Result
 from cosched.model.time import US_PER_S
 from cosched.report.table import Table
@@ -61,51 +63,6 @@ FIG_8: Final = (
     Piece("wide", 10, 10),
     Piece("backfill", 2, 30),
     Piece("filler", 8, 30),
-)
-#: The short run of Fig. 8 ends when the head has run.
-FIG_8_SHORT_S: Final = 15
-
-FIG_4_ANEW: Final = Predicate(
-    id="figure4.anew-breaks",
-    text="backfilling anew after an early termination starts the second job after its guarantee",
-    quantity="start - promise of the second job, s",
-    region=Region(low=0, open=True),
-)
-FIG_4_COMPRESS: Final = Predicate(
-    id="figure4.compression-keeps",
-    text="compression, in either order, starts every job by its guarantee",
-    quantity="largest start - promise of any job, s",
-    region=Region(high=0),
-)
-FIG_7_EASY: Final = Predicate(
-    id="figure7.second-unbounded",
-    text="EASY delays the second job without bound: by a second for every second that the backfilled job is longer",
-    quantity="growth of the second job's start over growth of the backfilled job's length",
-    region=Region(1, 1),
-)
-FIG_7_HEAD: Final = Predicate(
-    id="figure7.head-kept",
-    text="the same backfilled job does not delay the head",
-    quantity="delay of the head, s",
-    region=Region(0, 0),
-)
-FIG_7_CONSERVATIVE: Final = Predicate(
-    id="figure7.conservative-bounded",
-    text="conservative starts the second job at its promise, however long the backfilled job",
-    quantity="delay of the second job, s",
-    region=Region(0, 0),
-)
-FIG_8_SHORT: Final = Predicate(
-    id="figure8.short-run",
-    text="EASY's utilisation is higher in the short run",
-    quantity=f"EASY's utilisation - conservative's, first {FIG_8_SHORT_S} s",
-    region=Region(low=0, open=True),
-)
-FIG_8_LONG: Final = Predicate(
-    id="figure8.long-run",
-    text="EASY's utilisation is lower in the long run",
-    quantity="EASY's utilisation - conservative's, until the last job has ended",
-    region=Region(high=0, open=True),
 )
 
 
@@ -161,8 +118,9 @@ def _figure_4(result: Result) -> None:
         promised = schedule.promised_us >= 0
         late[choice] = float((schedule.start_us - schedule.promised_us)[promised].max()) / US_PER_S
     result.tables["figure4"] = table
-    result.claims.append(judge(FIG_4_ANEW, late["anew"]))
-    result.claims.append(judge_every(FIG_4_COMPRESS, {choice: late[choice] for choice in ("schedule", "arrival")}))
+    result.claims.append(judge(claims.FIG_4_ANEW, late["anew"]))
+    kept: dict[str, Measured] = {choice: late[choice] for choice in ("schedule", "arrival")}
+    result.claims.append(judge_every(claims.FIG_4_COMPRESS, kept))
 
 
 def _figure_7(result: Result) -> None:
@@ -181,14 +139,14 @@ def _figure_7(result: Result) -> None:
     alone = starts_s(fig_7(1)[:3], play(fig_7(1)[:3], "easy"))
     easy, conservative = found["easy"], found["conservative"]
     growth = (easy[-1]["second"] - easy[0]["second"]) / (FIG_7_LENGTHS_S[-1] - FIG_7_LENGTHS_S[0])
-    result.claims.append(judge(FIG_7_EASY, growth))
+    result.claims.append(judge(claims.FIG_7_EASY, growth))
     lengths = [f"{length_s} s" for length_s in FIG_7_LENGTHS_S]
     heads: dict[str, Measured] = {n: s["head"] - alone["head"] for n, s in zip(lengths, easy, strict=True)}
     seconds: dict[str, Measured] = {
         n: s["second"] - alone["second"] for n, s in zip(lengths, conservative, strict=True)
     }
-    result.claims.append(judge_every(FIG_7_HEAD, heads))
-    result.claims.append(judge_every(FIG_7_CONSERVATIVE, seconds))
+    result.claims.append(judge_every(claims.FIG_7_HEAD, heads))
+    result.claims.append(judge_every(claims.FIG_7_CONSERVATIVE, seconds))
 
 
 def _figure_8(result: Result) -> None:
@@ -203,5 +161,5 @@ def _figure_8(result: Result) -> None:
             f"{policy}: utilisation {short:.3f} in the first {FIG_8_SHORT_S} s, {long:.3f} until the end at {end_s:g} s"
         )
     result.tables["figure8"] = table
-    result.claims.append(judge(FIG_8_SHORT, used["easy"][0] - used["conservative"][0]))
-    result.claims.append(judge(FIG_8_LONG, used["easy"][1] - used["conservative"][1]))
+    result.claims.append(judge(claims.FIG_8_SHORT, used["easy"][0] - used["conservative"][0]))
+    result.claims.append(judge(claims.FIG_8_LONG, used["easy"][1] - used["conservative"][1]))

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from cosched.apps.replicate.backfilling import paper
+from cosched.apps.replicate.backfilling import claims, paper
 from cosched.apps.replicate.backfilling.runs import CONSERVATIVE, EASY, slowdowns
 from cosched.apps.replicate.backfilling.setup import Setup
-from cosched.apps.replicate.claims import Measured, Predicate, Region, judge_every, judge_some
+from cosched.apps.replicate.claims import Measured, judge_every, judge_some
 from cosched.apps.replicate.paired import difference
 from cosched.apps.replicate.pool import Call
 from cosched.apps.replicate.result import Plot, Result
@@ -32,34 +32,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 POLICIES: Final = (EASY, CONSERVATIVE)
-
-CONSERVATIVE_BETTER: Final = Predicate(
-    id="table3.conservative-better",
-    text="conservative does better than EASY with uniformly inaccurate estimates, at every f above 1",
-    quantity="conservative - EASY, mean bounded slowdown, paired by draw of the estimates",
-    region=Region(high=0, open=True),
-    paper=-4,
-)
-INACCURACY_HELPS: Final = {
-    policy: Predicate(
-        id=f"table3.inaccuracy-helps-{policy}",
-        text=f"some inaccuracy beats perfect estimates under {policy}",
-        quantity=f"{policy}'s slowdown at the best f above 1 - at f = 1 (intervals of level 1 - 0.05 / number of f)",
-        region=Region(high=0, open=True),
-        paper=gain,
-    )
-    for policy, gain in ((EASY, 51 - 62), (CONSERVATIVE, 44 - 61))
-}
-USERS_WORST: Final = {
-    policy: Predicate(
-        id=f"table3.users-worst-{policy}",
-        text=f"the users' own estimates are worse than those of every f under {policy}",
-        quantity=f"{policy}'s slowdown with the users' estimates - at the f where it is largest",
-        region=Region(low=0, open=True),
-        paper=loss,
-    )
-    for policy, loss in ((EASY, 81 - 62), (CONSERVATIVE, 84 - 61))
-}
 
 
 def with_factor(load: Workload, factor: float, seed: int) -> tuple[float, ...]:
@@ -108,19 +80,19 @@ def report(setup: Setup, answers: Mapping[Hashable, Any], schedules: dict[str, S
 
     inaccurate = {factor: values for factor, values in drawn.items() if factor > 1}
     better: dict[str, Measured] = {f"f = {f:g}": difference(v[:, 1], v[:, 0]) for f, v in inaccurate.items()}
-    result.claims.append(judge_every(CONSERVATIVE_BETTER, better))
+    result.claims.append(judge_every(claims.CONSERVATIVE_BETTER, better))
     level = 1 - 0.05 / max(1, len(inaccurate))
     for column, policy in enumerate(POLICIES):
         perfect = float(drawn[1][0, column]) if 1 in drawn else float("nan")
         gains: dict[str, Measured] = {
             f"f = {f:g}": of_replications(v[:, column] - perfect, level) for f, v in inaccurate.items()
         }
-        result.claims.append(judge_some(INACCURACY_HELPS[policy], gains))
+        result.claims.append(judge_some(claims.INACCURACY_HELPS[policy], gains))
         losses: dict[str, Measured] = {
             f"f = {f:g}": users[column] - v[0, column] if f == 1 else of_replications(users[column] - v[:, column])
             for f, v in drawn.items()
         }
-        result.claims.append(judge_every(USERS_WORST[policy], losses))
+        result.claims.append(judge_every(claims.USERS_WORST[policy], losses))
 
 
 def _add(table: Table, name: str, values: Floats) -> None:

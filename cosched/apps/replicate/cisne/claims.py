@@ -14,114 +14,51 @@ ABOUT: Final = Region(-0.05, 0.05)
 MANY: Final = ("normal", "uniform-light", "uniform-hard", "3dbf-light", "3dbf-hard")
 ONE: Final = ("basic", "2dbf")
 
-MPL_TURNAROUND: Final = Predicate(
-    id="mpl-turnaround",
-    text="A multiprogramming level above one gives a shorter turnaround than one (Fig. 8)",
-    quantity="turnaround against Basic's and 2DBF's, relative difference",
-    region=BELOW,
-)
-MPL_EXECUTION: Final = Predicate(
-    id="mpl-execution",
-    text="... though jobs execute longer (Fig. 8)",
-    quantity="execution time against Basic's and 2DBF's, relative difference",
-    region=ABOVE,
-)
-HARD_SIT: Final = Predicate(
-    id="uniform-hard-executes-faster-sit",
-    text="On SIT jobs execute faster under Uniform-Hard than under Normal (Fig. 7)",
-    quantity="execution time against Normal's, relative difference",
-    region=BELOW,
-)
-HARD_DIT: Final = Predicate(
-    id="uniform-hard-executes-alike-dit",
-    text="On DIT the node selection policies execute almost alike (Fig. 7)",
-    quantity="execution time of Uniform-Light and -Hard against Normal's, relative difference",
-    region=ABOUT,
-)
-HARD_BACKFILLING: Final = Predicate(
-    id="3dbf-hard-executes-faster",
-    text="3DBF-Hard executes faster than 3DBF-Light on both workloads (Fig. 7)",
-    quantity="execution time against 3DBF-Light's, relative difference",
-    region=BELOW,
-)
-BEST_SIT: Final = Predicate(
-    id="3dbf-light-best-sit",
-    text="On SIT 3DBF-Light has the best turnaround (Fig. 8)",
-    quantity="each other policy's turnaround against 3DBF-Light's, relative difference",
-    region=ABOVE,
-)
-BEST_DIT: Final = Predicate(
-    id="3dbf-hard-best-dit",
-    text="On DIT 3DBF-Hard has the best turnaround (Fig. 8)",
-    quantity="each other policy's turnaround against 3DBF-Hard's, relative difference",
-    region=ABOVE,
-)
-MAKESPAN_BEST: Final = Predicate(
-    id="3dbf-light-makespan-best-sit",
-    text="On SIT 3DBF-Light has the shortest makespan (Fig. 9)",
-    quantity="each other policy's makespan against 3DBF-Light's, relative difference",
-    region=ABOVE,
-)
-MAKESPAN: Final = Predicate(
-    id="3dbf-light-makespan-sit",
-    text="... 35 % under Basic's (Fig. 9)",
-    quantity="makespan against Basic's, relative difference",
-    region=Region(-0.45, -0.25),
-    paper=-0.35,
-)
-MAKESPAN_HARD: Final = Predicate(
-    id="uniform-hard-makespan-same",
-    text="Uniform-Hard's makespan is the same on both workloads (Fig. 9)",
-    quantity="makespan on DIT against that on SIT, relative difference",
-    region=ABOUT,
-)
-HARMLESS: Final = Predicate(
-    id="backfilling-harmless",
-    text="Backfilling never harms (section 5)",
-    quantity="turnaround with backfilling against the same policy without, relative difference",
-    region=Region(high=0.0),
-)
+# fmt: off
+MPL_TURNAROUND: Final = Predicate("mpl-turnaround",
+    "A multiprogramming level above one gives a shorter turnaround than one (Fig. 8)",
+    "turnaround against Basic's and 2DBF's, relative difference", BELOW)
+MPL_EXECUTION: Final = Predicate("mpl-execution", "... though jobs execute longer (Fig. 8)",
+    "execution time against Basic's and 2DBF's, relative difference", ABOVE)
+HARD_SIT: Final = Predicate("uniform-hard-executes-faster-sit",
+    "On SIT jobs execute faster under Uniform-Hard than under Normal (Fig. 7)",
+    "execution time against Normal's, relative difference", BELOW)
+HARD_DIT: Final = Predicate("uniform-hard-executes-alike-dit",
+    "On DIT the node selection policies execute almost alike (Fig. 7)",
+    "execution time of Uniform-Light and -Hard against Normal's, relative difference", ABOUT)
+HARD_BACKFILLING: Final = Predicate("3dbf-hard-executes-faster",
+    "3DBF-Hard executes faster than 3DBF-Light on both workloads (Fig. 7)",
+    "execution time against 3DBF-Light's, relative difference", BELOW)
+BEST_SIT: Final = Predicate("3dbf-light-best-sit", "On SIT 3DBF-Light has the best turnaround (Fig. 8)",
+    "each other policy's turnaround against 3DBF-Light's, relative difference", ABOVE)
+BEST_DIT: Final = Predicate("3dbf-hard-best-dit", "On DIT 3DBF-Hard has the best turnaround (Fig. 8)",
+    "each other policy's turnaround against 3DBF-Hard's, relative difference", ABOVE)
+MAKESPAN_BEST: Final = Predicate("3dbf-light-makespan-best-sit", "On SIT 3DBF-Light has the shortest makespan (Fig. 9)",
+    "each other policy's makespan against 3DBF-Light's, relative difference", ABOVE)
+MAKESPAN: Final = Predicate("3dbf-light-makespan-sit", "... 35 % under Basic's (Fig. 9)",
+    "makespan against Basic's, relative difference", Region(-0.45, -0.25), -0.35)
+MAKESPAN_HARD: Final = Predicate("uniform-hard-makespan-same",
+    "Uniform-Hard's makespan is the same on both workloads (Fig. 9)",
+    "makespan on DIT against that on SIT, relative difference", ABOUT)
+HARMLESS: Final = Predicate("backfilling-harmless", "Backfilling never harms (section 5)",
+    "turnaround with backfilling against the same policy without, relative difference", Region(high=0.0))
 #: Decided by real runs alone: what the simulator has of time sharing was put into it.
-CCS_SIT: Final = Predicate(
-    id="ccs-execution-sit",
-    text="CCS cuts execution time against plain Linux for 3DBF-Light on SIT (Fig. 7)",
-    quantity="execution time under CCS against plain Linux's, relative difference",
-    region=BELOW,
-)
+CCS_SIT: Final = Predicate("ccs-execution-sit",
+    "CCS cuts execution time against plain Linux for 3DBF-Light on SIT (Fig. 7)",
+    "execution time under CCS against plain Linux's, relative difference", BELOW)
 # The regions of the sizes (the paper's number, 5 points either way) were written when results of real runs were known.
-CCS_SIT_SIZE: Final = Predicate(
-    id="ccs-execution-sit-size",
-    text="... by 15 % (Fig. 7)",
-    quantity="execution time under CCS against plain Linux's, relative difference",
-    region=Region(-0.20, -0.10),
-    paper=-0.15,
-)
-CCS_DIT: Final = Predicate(
-    id="ccs-execution-dit",
-    text="... and for Normal on DIT (Fig. 7)",
-    quantity="execution time under CCS against plain Linux's, relative difference",
-    region=BELOW,
-)
-CCS_DIT_SIZE: Final = Predicate(
-    id="ccs-execution-dit-size",
-    text="... by 24 % (Fig. 7)",
-    quantity="execution time under CCS against plain Linux's, relative difference",
-    region=Region(-0.29, -0.19),
-    paper=-0.24,
-)
-CCS_ONE: Final = Predicate(
-    id="ccs-execution-mpl1",
-    text="... and also at a multiprogramming level of one (Fig. 7)",
-    quantity="execution time of Basic and 2DBF under CCS against plain Linux's, relative difference",
-    region=BELOW,
-)
-LATENCY: Final = Predicate(
-    id="ccs-latency",
-    text="Under CCS the local user's system calls stay under 400 ms at every level (Fig. 10)",
-    quantity="latency of system calls, ms",
-    region=Region(high=400.0),
-    paper=400.0,
-)
+CCS_SIT_SIZE: Final = Predicate("ccs-execution-sit-size", "... by 15 % (Fig. 7)",
+    "execution time under CCS against plain Linux's, relative difference", Region(-0.20, -0.10), -0.15)
+CCS_DIT: Final = Predicate("ccs-execution-dit", "... and for Normal on DIT (Fig. 7)",
+    "execution time under CCS against plain Linux's, relative difference", BELOW)
+CCS_DIT_SIZE: Final = Predicate("ccs-execution-dit-size", "... by 24 % (Fig. 7)",
+    "execution time under CCS against plain Linux's, relative difference", Region(-0.29, -0.19), -0.24)
+CCS_ONE: Final = Predicate("ccs-execution-mpl1", "... and also at a multiprogramming level of one (Fig. 7)",
+    "execution time of Basic and 2DBF under CCS against plain Linux's, relative difference", BELOW)
+LATENCY: Final = Predicate("ccs-latency",
+    "Under CCS the local user's system calls stay under 400 ms at every level (Fig. 10)", "latency of system calls, ms",
+    Region(high=400.0), 400.0)
+# fmt: on
 
 
 class Compared(NamedTuple):

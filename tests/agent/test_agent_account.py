@@ -61,30 +61,25 @@ async def test_it_has_no_rights_and_serves_a_job_from_its_beginning_to_its_end(c
     assert {owners[name] for name in ("epoch", "attempts", "spool", "agent.sock", "bin")} == {ACCOUNT.pw_uid}
 
 
-async def test_a_key_is_seen_at_once_through_the_guard(cluster: Cluster, node: Node) -> None:
+async def test_a_key_is_seen_at_once_through_the_guard_also_after_its_restart(cluster: Cluster, node: Node) -> None:
     """The terminal is another's: who is not root is not told of it, and its times move in steps of 8 s."""
     with node.at_keyboard() as press:
         async with cluster.scheduler() as scheduler:
-            for _ in range(2):
+            for restart in (False, True):
                 await until(lambda: _away(scheduler.beats.get("a")), "nobody to be there")
+                if restart:
+                    assert node.guard is not None
+                    node.guard.kill()
+                    node.guard.wait()
+                    await until(lambda: scheduler.beats["a"].guard, "the guard to be missed")
+                    node.start_guard()
+                    await until(
+                        lambda: _away(scheduler.beats["a"]) and not scheduler.beats["a"].guard, "the next guard"
+                    )
                 press()
                 await until(lambda: scheduler.beats["a"].presence is Presence.PRESENT, "the key to be seen")
                 assert scheduler.beats["a"].presence_source == "terminals"
                 await until(lambda: scheduler.beats["a"].armed, "the limits")
-
-
-async def test_keys_are_heard_again_after_a_restart_of_the_guard(cluster: Cluster, node: Node) -> None:
-    with node.at_keyboard() as press:
-        async with cluster.scheduler() as scheduler:
-            await until(lambda: _away(scheduler.beats.get("a")), "nobody to be there")
-            assert node.guard is not None
-            node.guard.kill()
-            node.guard.wait()
-            await until(lambda: scheduler.beats["a"].guard, "the guard to be missed")
-            node.start_guard()
-            await until(lambda: _away(scheduler.beats.get("a")) and not scheduler.beats["a"].guard, "the next guard")
-            press()
-            await until(lambda: scheduler.beats["a"].presence is Presence.PRESENT, "the key to be seen")
 
 
 @pytest.mark.parametrize(

@@ -263,6 +263,8 @@ def test_a_forget_that_was_refused_may_be_asked_again_under_its_number(world: Wo
 
 def test_what_was_never_prepared_is_empty_at_once_and_cannot_come_later(world: World) -> None:
     world.lose_guard()
+    world.order(run())
+    assert world.heard.pop() == wire.Refused(run().order, "unknown", "the job was not prepared here")
     world.order(kill())
     assert world.heard == [END]
     for n in (3, 9):

@@ -1,17 +1,15 @@
 """The desk, live: a key on a real terminal, the guard's limits, the lease."""
 
-import asyncio
 import json
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.agents import Cluster, Node, Scheduler, until
-from kit.waiting import BOUND_S
+from kit.agents import Cluster, Node, until
+from kit.groups import ceiling
 
 from cosched.linux import slices
 from cosched.model.node import Presence
@@ -28,15 +26,23 @@ def desk(cluster: Cluster) -> Iterator[tuple[Node, Callable[[], None]]]:
         yield node, press
 
 
+def ceiling_of(node: Node) -> float | None:
+    """CPUs that parallel work may use, as the kernel has it."""
+    return ceiling(f"{node.group}/cosched")
+
+
 async def test_the_limits_follow_the_person_at_the_desk(
     cluster: Cluster, desk: tuple[Node, Callable[[], None]]
 ) -> None:
-    _, press = desk
+    """On a terminal of the node's own, from nobody there to the kernel's own number."""
+    node, press = desk
     async with cluster.scheduler() as scheduler:
         for _ in range(2):
             await until(lambda: away(scheduler.beats.get("a")), "nobody to be there")
             assert scheduler.beats["a"].limited_cpus is None
+            await until(lambda: ceiling_of(node) is None, "no ceiling")
             press()
+            await until(lambda: ceiling_of(node) == 1.0, "the ceiling")
             await until(lambda: scheduler.beats["a"].presence is Presence.PRESENT, "the key to be seen")
             assert scheduler.beats["a"].presence_source == "terminals"
             await until(lambda: scheduler.beats["a"].armed, "the limits")
@@ -76,17 +82,6 @@ async def test_a_jobs_own_terminal_is_nobody(cluster: Cluster, desk: tuple[Node,
             assert scheduler.beats["a"].presence is Presence.AWAY, scheduler.beats["a"]
 
 
-async def test_without_the_scheduler_the_contract_is_armed_within_its_lease(
-    cluster: Cluster, desk: tuple[Node, Callable[[], None]]
-) -> None:
-    node, _ = desk
-    scheduler = cluster.scheduler()
-    scheduler.lease_us = 500_000
-    async with scheduler:
-        await until(lambda: away(scheduler.beats.get("a")), "the limits to be relaxed")
-    await until(lambda: "armed, the scheduler has not been heard" in node.log.read_text(), "the limits")
-
-
 async def test_the_agent_gives_way_to_whoever_wakes_up(cluster: Cluster) -> None:
     node = cluster.node("a")
     async with cluster.scheduler() as scheduler:
@@ -95,13 +90,6 @@ async def test_the_agent_gives_way_to_whoever_wakes_up(cluster: Cluster) -> None
         assert node.guard is not None
         if slices.slice_ns():  # else this kernel has one slice for all
             assert slices.slice_ns(node.agent.pid) == slices.slice_ns(node.guard.pid) == slices.LONGEST_NS
-
-
-async def test_a_dedicated_node_is_relaxed_from_the_start_and_asks_no_source(cluster: Cluster) -> None:
-    cluster.node("a", presence='preset = "dedicated"\npoll_s = 0.2')
-    async with cluster.scheduler() as scheduler:
-        await until(lambda: away(scheduler.beats.get("a")), "no ceiling")
-        assert scheduler.beats["a"].presence_source == "dedicated"
 
 
 PLACES = {"terminals": "/dev/pts", "input": "/dev/input", "sessions": "/run/systemd/sessions"}
@@ -123,42 +111,6 @@ async def test_sources_that_fail_are_named_and_the_desk_counts_as_occupied(
         await until(lambda: scheduler.beats["a"].presence_source.startswith(failing[0]), "the source to be named")
         assert scheduler.beats["a"].presence is Presence.UNKNOWN
         assert scheduler.beats["a"].armed
-
-
-@pytest.mark.slow
-async def test_nobody_is_overlooked_where_nothing_is_heard(cluster: Cluster) -> None:
-    """Without events a key is seen at the next look.
-
-    The kernel notes when a key was pressed in steps of eight seconds, and somebody is there for four of them: a machine
-    with other work does not keep one. A key during which this machine stood still does not count.
-    """
-    node = cluster.node("a", start=False, presence="away_after_s = 4.0\npoll_s = 60\nbusy_cpus = 1e6\nevents = false")
-    with node.at_keyboard() as press:
-        async with cluster.scheduler() as scheduler:
-            for _ in range(40):
-                await until(lambda: away(scheduler.beats.get("a")), "nobody to be there")
-                await asyncio.sleep(8.1 - time.time() % 8)
-                if away(scheduler.beats["a"]):  # else a key that did not count was seen late
-                    press()
-                    if await key_seen(scheduler):
-                        return
-            raise AssertionError("this machine has stood still too often")
-
-
-async def key_seen(scheduler: Scheduler) -> bool:
-    """Wait for what a key brings. False where node a was not heard for a second meanwhile: it may not have looked."""
-    beat, heard_s = scheduler.beats["a"], time.monotonic()
-    old_s, end_s = heard_s + 4.0, heard_s + BOUND_S  # from when on the key is too old, whoever looks
-    while not (beat.armed and beat.presence is Presence.PRESENT):
-        now_s = time.monotonic()
-        if now_s > heard_s + 1.0 and heard_s < old_s:
-            return False
-        assert now_s < end_s, "the key was overlooked"
-        if scheduler.beats["a"] is not beat:
-            beat, heard_s = scheduler.beats["a"], now_s
-        await asyncio.sleep(0.01)
-    assert beat.presence_source == "terminals"
-    return True
 
 
 async def test_use_is_told_by_side(cluster: Cluster) -> None:
@@ -212,22 +164,6 @@ async def test_the_owners_word_is_told_at_each_change_and_first_of_all_after_a_w
     async with later:
         await until(lambda: later.got, "a message")
         assert later.got[0] == ("a", wire.OwnersWord(0.25, ("bob",), ((5, 1),)))
-
-
-async def test_of_a_desk_that_takes_part_in_nothing_no_word_is_told(cluster: Cluster) -> None:
-    """Whom its owner bans is nobody's business then: nothing starts here in any case."""
-    node = cluster.node("a", start=False, presence="poll_s = 0.2")
-    node.config.write_text("parallel = false\n" + node.config.read_text())
-    node.start_guard()
-    node.start_agent()
-    for epoch in (1, 2):
-        async with cluster.scheduler(epoch=epoch) as scheduler:
-            await until(lambda: "a" in scheduler.beats, "a heartbeat")
-            assert at_desk(node, do="ban", user=f"bob{epoch}")["ok"]
-            for _ in range(10):  # each look of the agent's has the guard's status
-                scheduler.beats.pop("a", None)
-                await until(lambda: "a" in scheduler.beats, "another heartbeat")
-            assert scheduler.got == []
 
 
 async def test_what_ends_a_job_is_told_before_its_end(cluster: Cluster) -> None:

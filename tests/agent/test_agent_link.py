@@ -6,6 +6,7 @@ import signal
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import msgspec
 import pytest
@@ -14,12 +15,16 @@ from hypothesis import strategies as st
 from kit.agents import CLUSTER, Cluster, Node, Scheduler, until
 from kit.kept_frames import known
 
+from cosched.model.contract import SocialContract
+from cosched.model.desk import ContractReason, DeskReport
+from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.agent import AgentCore
 from node_agent.core.fence import order_problem
 from node_agent.service.fence import EpochFile
+from node_agent.service.link import Link, LinkEnded
 
 
 def fence(epoch: int, instance: str = "x", cluster_id: str = CLUSTER) -> wire.Fence:
@@ -62,6 +67,8 @@ def test_the_highest_epoch_is_on_disk_before_it_is_obeyed(tmp_path: Path) -> Non
     assert again.core.fence == fence(3)
     again.check(fence(3))
     again.welcome(fence(3))
+    with pytest.raises(Fenced, match="epoch 2 is over: epoch 3 has been obeyed here"):
+        again.welcome(fence(2))
     for wrong in (fence(2), fence(3, "its double"), fence(3, "x", "other")):
         with pytest.raises(Fenced):
             again.check(wrong)
@@ -99,6 +106,50 @@ def test_no_order_of_anybody_but_the_last_that_was_welcomed(seen: list[tuple[int
             else:
                 best = (epoch, instance)
         assert EpochFile(Path(directory) / "epoch").fence == (fence(*best) if best else None)
+
+
+@pytest.fixture
+def link() -> Link:
+    """One that has not dialled."""
+    desk = Mock(
+        report=lambda: DeskReport(ContractReason.PRESENT, pauses=1),
+        heartbeat=lambda: wire.Heartbeat(Usage(), Presence.AWAY),
+    )
+    groups = Mock(core=AgentCore("a", "boot", None))
+    coscheduler = Mock(signed=lambda beat: beat)
+    return Link("wss://x:1/v1/agent", Path(), Mock(), groups, Mock(), desk, coscheduler, Mock(), Mock(), Mock(), Mock())
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        (1, ["Heartbeat"]),
+        (2, ["OwnersWord", "Heartbeat"]),
+        (3, ["OwnersWord", "DeskReported", "Heartbeat"]),
+        (4, ["OwnersWord", "DeskReported", "JobsHeld", "Heartbeat"]),
+    ],
+)
+async def test_older_scheduler_is_sent_messages_of_its_version_alone(link: Link, version: int, told: list[str]) -> None:
+    """What its decoder knew is kept: anything else it refuses, and leaves who says too much of that."""
+    link._outgoing, link._spoken = asyncio.Queue(), version
+    link._tell_word(wire.OwnersWord(0.5))
+    link._tell_beat()
+    messages = [msgspec.msgpack.decode(wire.encode(link._outgoing.get_nowait())) for _ in range(link._outgoing.qsize())]
+    assert [message["type"] for message in messages] == told
+    for message in messages:
+        if message["type"] != "OwnersWord":  # none of the kept ones of version 2
+            assert set(message) <= known(version)[message["type"]]
+
+
+@pytest.mark.parametrize("version", [0, wire.VERSION + 1])
+async def test_a_welcome_of_a_version_that_was_not_offered_is_not_taken(link: Link, version: int) -> None:
+    welcome = wire.Welcome(version, fence(1), 100_000, 500_000, SocialContract())
+    connection: Any = Mock(recv=AsyncMock(return_value=wire.encode(welcome)))
+    said = wire.Hello(wire.VERSION, "a", "boot", 1, 1 << 30, "127.0.0.1", 7421, "test")
+    words = f"it speaks version {version}, this agent 1 to {wire.VERSION}, and said {wire.VERSION}"
+    with pytest.raises(LinkEnded, match=words):
+        await link._welcomed(connection, said)
+    assert not link._groups.hand_in.called  # type: ignore[attr-defined]
 
 
 async def start(cluster: Cluster, scheduler: Any, script: bytes, job_id: int = 5) -> None:
@@ -199,24 +250,6 @@ async def test_a_killed_guard_costs_no_job_and_no_exit_status(cluster: Cluster) 
         await scheduler.next("a", wire.GroupEnded)
 
 
-async def test_agent_without_guard_refuses_to_prepare_and_reports_a_killed_attempt_as_ended(cluster: Cluster) -> None:
-    node = cluster.node("a", start=False)
-    node.start_agent()
-    async with cluster.scheduler() as scheduler:
-        await scheduler.tell("a", cluster.prepare(scheduler.fence, 5, "a"))
-        refused = await scheduler.next("a", wire.Refused)
-        assert refused.code == "failed"
-        assert "guard is not there" in refused.message
-        await until(lambda: "a" in scheduler.beats, "a heartbeat")
-        assert not scheduler.beats["a"].armed
-        await scheduler.tell("a", wire.Kill(scheduler.fence, wire.OrderId(5, 1, 3), 0))
-        ended = await scheduler.next("a", wire.GroupEnded)
-        assert (ended.job_id, ended.attempt) == (5, 1)
-        # nothing of it may come later either
-        await scheduler.tell("a", cluster.prepare(scheduler.fence, 5, "a"))
-        assert (await scheduler.next("a", wire.Refused)).code == "stale"
-
-
 @pytest.mark.slow
 async def test_a_heartbeat_says_that_the_guard_does_not_answer(cluster: Cluster) -> None:
     node = cluster.node("a")
@@ -232,16 +265,6 @@ async def test_a_heartbeat_says_that_the_guard_does_not_answer(cluster: Cluster)
                 node.guard.wait()
                 node.start_guard()
             await until(lambda: not scheduler.beats["a"].guard, "the guard to be back", 60.0)
-
-
-async def test_an_old_scheduler_that_wakes_up_is_not_obeyed(cluster: Cluster) -> None:
-    node = cluster.node("a")
-    async with cluster.scheduler(epoch=5) as scheduler:
-        await until(lambda: "a" in scheduler.beats, "the agent to join")
-    async with cluster.scheduler(epoch=4) as old:
-        await until(lambda: len(old.hellos) >= 2, "the agent to come twice")
-        assert "epoch 4 is over: epoch 5 has been obeyed here" in node.log.read_text()
-        assert "a" not in old.beats
 
 
 async def test_a_scheduler_that_does_not_want_the_node_is_asked_again(cluster: Cluster) -> None:
@@ -291,36 +314,6 @@ async def test_a_scheduler_of_the_version_before_is_spoken_to_in_its_own(cluster
         await until(lambda: scheduler.held["a"].jobs == (told,), "a heartbeat that says what the node was told")
         await scheduler.tell("a", wire.Kill(scheduler.fence, wire.OrderId(5, 1, (2 << 20) + 1), 0))
         await scheduler.next("a", wire.GroupEnded)
-
-
-async def test_older_scheduler_is_sent_messages_of_its_version_alone(cluster: Cluster) -> None:
-    """What its decoder knew is kept: anything else it refuses, and leaves who says too much of that."""
-    cluster.node("a")
-    for version in (2, 3):
-        async with cluster.scheduler(epoch=version) as scheduler:
-            make_older(scheduler, version, f"one from 1 to {version}")
-            await until(lambda: "a" in scheduler.beats, "the agent to join")
-            await start(cluster, scheduler, b"exec sleep 600", version)
-            said = len(scheduler.payloads)
-            await until(lambda: len(scheduler.payloads) >= said + 20, "some more")  # noqa: B023
-            assert [hello.version for hello in scheduler.hellos] == [*range(wire.VERSION, version - 1, -1)]
-            messages = [msgspec.msgpack.decode(payload) for payload in scheduler.payloads]
-            for message in messages:
-                assert set(message) <= known(version)[message["type"]]
-            assert {message["type"] for message in messages} >= {"Heartbeat", "Started"}
-
-
-async def test_a_welcome_of_a_version_that_was_not_offered_is_not_taken(cluster: Cluster) -> None:
-    node = cluster.node("a")
-    async with cluster.scheduler() as scheduler:
-        welcome = scheduler.welcome
-        for version in (0, wire.VERSION + 1):
-            said = len(scheduler.hellos)
-            scheduler.welcome = lambda hello: msgspec.structs.replace(welcome(hello), version=version)  # noqa: B023
-            words = f"it speaks version {version}, this agent 1 to {wire.VERSION}, and said {wire.VERSION}"
-            await until(lambda: len(scheduler.hellos) >= said + 2, "the agent to come twice")  # noqa: B023
-            assert words in node.log.read_text()
-        assert "a" not in scheduler.beats
 
 
 async def test_another_cluster_that_takes_over_finds_nothing_of_the_last(cluster: Cluster) -> None:

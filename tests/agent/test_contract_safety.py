@@ -3,15 +3,14 @@
 import os
 import pwd
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kit.agents import Cluster, Node, until
+from kit.groups import ceiling
 from kit.waiting import BOUND_S
 
-from cosched.model.node import Presence
 from cosched.wire import messages as wire
 
 #: As an ordinary user has it: a guard of his own, and no control groups.
@@ -19,34 +18,16 @@ ORDINARY: dict[str, Any] = {"cgroup": 'mode = "none"', "security": 'users = "sel
 NOBODYS = 'preset = "dedicated"\npoll_s = 0.2'
 
 
-def ceiling(node: Node) -> float | None:
+def ceiling_of(node: Node) -> float | None:
     """CPUs that parallel work may use, as the kernel has it."""
-    group = Path("/sys/fs/cgroup/cpu", node.group, "cosched")
-    if not group.exists():
-        text, period = (Path("/sys/fs/cgroup", node.group, "cosched") / "cpu.max").read_text().split()
-        return None if text == "max" else int(text) / int(period)
-    quota_us = int((group / "cpu.cfs_quota_us").read_text())
-    return None if quota_us < 0 else quota_us / int((group / "cpu.cfs_period_us").read_text())
+    return ceiling(f"{node.group}/cosched")
 
 
 async def relaxed(cluster: Cluster) -> Node:
     """A node on which parallel work has all of the CPU."""
     node = cluster.node("a", presence=NOBODYS)
-    await until(lambda: ceiling(node) is None if os.path.exists(node.run / "guard.sock") else False, "no ceiling")
+    await until(lambda: ceiling_of(node) is None if os.path.exists(node.run / "guard.sock") else False, "no ceiling")
     return node
-
-
-@pytest.mark.parametrize("harm", ["killed", "stopped"])
-async def test_an_agent_that_is_gone_leaves_the_desk_within_its_contract(cluster: Cluster, harm: str) -> None:
-    async with cluster.scheduler():
-        node = await relaxed(cluster)
-        assert node.agent is not None
-        node.agent.send_signal(signal.SIGKILL if harm == "killed" else signal.SIGSTOP)
-        try:
-            await until(lambda: ceiling(node) == 1.0, "the ceiling")
-        finally:
-            assert node.agent is not None
-            node.agent.send_signal(signal.SIGCONT)
 
 
 async def test_a_late_word_of_an_agent_that_slept_relaxes_nothing_by_itself(cluster: Cluster) -> None:
@@ -57,11 +38,11 @@ async def test_a_late_word_of_an_agent_that_slept_relaxes_nothing_by_itself(clus
         node = await relaxed(cluster)
         assert node.agent is not None
         node.agent.send_signal(signal.SIGSTOP)
-        await until(lambda: ceiling(node) == 1.0, "the ceiling")
+        await until(lambda: ceiling_of(node) == 1.0, "the ceiling")
         scheduler.links["a"].transport.abort()  # who is stopped takes no leave
     node.agent.send_signal(signal.SIGCONT)
     await until(lambda: "armed, the scheduler has not been heard" in node.log.read_text(), "the agent to look")
-    assert ceiling(node) == 1.0
+    assert ceiling_of(node) == 1.0
 
 
 async def test_an_agent_cut_off_from_its_scheduler_arms_when_the_lease_ends(cluster: Cluster) -> None:
@@ -69,14 +50,14 @@ async def test_an_agent_cut_off_from_its_scheduler_arms_when_the_lease_ends(clus
     scheduler.lease_us = 1_000_000
     async with scheduler:
         node = await relaxed(cluster)
-    await until(lambda: ceiling(node) == 1.0, "the ceiling")
+    await until(lambda: ceiling_of(node) == 1.0, "the ceiling")
 
 
 async def test_a_guard_that_was_killed_while_relaxed_begins_armed(cluster: Cluster) -> None:
     async with cluster.scheduler():
         node = await relaxed(cluster)
         node.stop_agent(signal.SIGKILL)  # else it relaxes the new guard as well, which is as it should be
-        await until(lambda: ceiling(node) == 1.0, "the ceiling")
+        await until(lambda: ceiling_of(node) == 1.0, "the ceiling")
         assert node.guard is not None
         node.guard.kill()
         node.guard.wait(BOUND_S)
@@ -84,19 +65,7 @@ async def test_a_guard_that_was_killed_while_relaxed_begins_armed(cluster: Clust
         if cpu.exists():
             cpu.write_text("-1")
         node.start_guard()
-        await until(lambda: ceiling(node) == 1.0, "the ceiling")
-
-
-async def test_the_first_key_puts_the_ceiling_in_force(cluster: Cluster) -> None:
-    """On a terminal of the node's own, from nobody there to the kernel's own number."""
-    node = cluster.node("a", start=False, presence="away_after_s = 1.0\npoll_s = 0.2\nbusy_cpus = 1e6")
-    with node.at_keyboard() as press:
-        async with cluster.scheduler() as scheduler:
-            beat: Callable[[], wire.Heartbeat | None] = lambda: scheduler.beats.get("a")  # noqa: E731
-            await until(lambda: (b := beat()) is not None and b.presence is Presence.AWAY, "nobody to be there")
-            await until(lambda: ceiling(node) is None, "no ceiling")
-            press()
-            await until(lambda: ceiling(node) == 1.0, "the ceiling")
+        await until(lambda: ceiling_of(node) == 1.0, "the ceiling")
 
 
 async def test_without_cgroups_tasks_go_back_to_fewer_cpus(users_cluster: Cluster) -> None:

@@ -114,6 +114,13 @@ async def test_agent_looks_twice_a_second_where_an_arrival_would_not_be_heard(
     assert desk.next_look_s() == look_s
 
 
+async def test_contract_counts_as_not_in_force_while_no_guard_is_there(cluster: Cluster) -> None:
+    desk = unasked_desk(cluster)
+    desk.armed, desk.limited_cpus = True, 1.0
+    await desk._tell_guard()
+    assert (desk.heartbeat().armed, desk.heartbeat().limited_cpus) == (False, None)
+
+
 async def test_desk_outside_of_its_hours_reports_when_they_begin(cluster: Cluster) -> None:
     desk = unasked_desk(cluster)
     at_us = boottime_us()
@@ -151,6 +158,21 @@ async def test_a_desk_that_takes_part_in_nothing_tells_nothing_of_its_owner(clus
                 assert (beat.usage, beat.presence, beat.presence_source) == (Usage(), Presence.UNKNOWN, "")
                 assert scheduler.reports["a"] == DeskReport(ContractReason.PAUSED)
     assert "terminals" not in node.log.read_text(), "nobody was looked for"
+
+
+async def test_of_a_desk_that_takes_part_in_nothing_no_word_is_told_but_what_it_ends(cluster: Cluster) -> None:
+    """Whom its owner bans is nobody's business then: nothing starts here in any case."""
+    desk, told = unasked_desk(cluster), list[wire.OwnersWord]()
+    desk.tell_word = told.append
+    banned = {"word": {"bans": ["bob"], "cpu_ratio": 0.5, "ended": []}}
+    desk.decided(banned)
+    assert told == [desk.word] == [wire.OwnersWord(0.5, ("bob",))]
+    desk._config = msgspec.structs.replace(desk._config, parallel=False)
+    desk.word = wire.NO_WORD
+    desk.decided(banned)
+    assert (desk.word, len(told)) == (wire.NO_WORD, 1)
+    desk.decided({"word": {**banned["word"], "ended": [[5, 1]]}})
+    assert told[1:] == [wire.OwnersWord(ended=((5, 1),))]
 
 
 async def test_a_card_that_takes_its_time_keeps_nothing_waiting(

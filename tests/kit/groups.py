@@ -33,6 +33,15 @@ def pids(listings: str, below: Path = MOUNT) -> set[int]:
     return found
 
 
+def ceiling(group: str) -> float | None:
+    """A group's ceiling in CPUs, as the kernel has it; None: none. Raises OSError where there is no such group."""
+    if (v1 := MOUNT / "cpu" / group / "cpu.cfs_quota_us").exists():
+        quota_us, period_us = v1.read_text(), v1.with_name("cpu.cfs_period_us").read_text()
+    else:
+        quota_us, period_us = (MOUNT / group / "cpu.max").read_text().split()
+    return None if quota_us in ("-1\n", "max") else int(quota_us) / int(period_us)
+
+
 @contextlib.contextmanager
 def parallel_side(side: str, wanted: Weights = NONE) -> Iterator[Cgroups]:
     """The machine's groups for jobs below ``side``; none of a job's is there afterwards. Skips where there are none."""

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kit.groups import parallel_side, removed
+from kit.groups import ceiling, parallel_side, removed
 from kit.guards import MIB, alive, lever_of, places
 from kit.needs import trouble_with_namespaces
 from kit.waiting import BOUND_S, wait_for
@@ -246,20 +246,9 @@ def test_the_contract_is_of_what_the_groups_around_leave(side: str, groups: Cgro
             assert outer.set_limits(cpus, False, 200 * MIB) == []
             limiter.arm(0)
             assert (limiter.ceiling_cpus, limiter.limits.cpus, limiter.problems) == (left, 0.5, [])
-            assert _in_force(f"{side}/node/cosched") == pytest.approx(left, 0.01)
+            assert ceiling(f"{side}/node/cosched") == pytest.approx(left, 0.01)
     finally:
         inner.close()
-
-
-def _in_force(group: str) -> float:
-    """A group's ceiling in CPUs, as the kernel tells it."""
-    for place in places(group):
-        if (v2 := place / "cpu.max").exists():
-            quota_us, period_us = v2.read_text().split()
-            return float(quota_us) / int(period_us)
-        if (v1 := place / "cpu.cfs_quota_us").exists():
-            return int(v1.read_text()) / int((place / "cpu.cfs_period_us").read_text())
-    raise AssertionError(group)
 
 
 def test_a_guard_that_was_started_in_the_parallel_side_makes_room_for_jobs(side: str, groups: Cgroups) -> None:

@@ -6,7 +6,7 @@ import itertools
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from kit.guards import RealGuard
@@ -22,10 +22,12 @@ from node_agent.core.attempt import Attempt
 from node_agent.guard.base import requests
 from node_agent.guard.base.client import GuardGone, Message
 from node_agent.policy.modes import LEASE_US
+from node_agent.service import coscheduler
 from node_agent.service.coscheduler import Coscheduler
 from node_agent.service.guard import Guard
 
 SLOT_US = 20_000
+AHEAD_US = 12_345_678  # of this node's clock the scheduler's is
 _BEAT = wire.Heartbeat(Usage(), Presence.AWAY)
 Kind = TypeVar("Kind", requests.Slots, requests.Periods)
 
@@ -36,6 +38,24 @@ async def becomes(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
+def coscheduling(guard: Any, group: str = "nowhere") -> Coscheduler:
+    """That of a node with jobs 1 and 2."""
+    config = NodeConfig(
+        name="n1", cluster="c", procs=1, memory_bytes=1 << 30, scheduler=SchedulerLink("wss://x:1/v1/agent"),
+        launch=Launch("127.0.0.1"), cgroup=Cgroups(cosched=group),
+    )  # fmt: skip
+    fence = wire.Fence("c", 1, "i")
+    orders = {
+        job: wire.Prepare(fence, wire.OrderId(job, 1, 1), "u", (), 1, None, None, 0, "/", {}, b"") for job in (1, 2)
+    }
+    return Coscheduler(config, guard, [Attempt(job, 1, "boot", "c", prepare) for job, prepare in orders.items()])
+
+
+def told_at(now_us: int, mode: str = "gang", rows: int = 2, contended: bool = True) -> wire.Turns:
+    turns = tuple(wire.Turn(job, 1, mode, 0.5, job - 1, rows) for job in (1, 2))
+    return wire.Turns(now_us, now_us + AHEAD_US, SLOT_US, contended, turns)
+
+
 class Node:
     """An agent's coscheduling on top of a guard; jobs 1 and 2 run."""
 
@@ -44,25 +64,14 @@ class Node:
             guard.prepare(job)
             guard.spawn(["sh", "-c", "while :; do :; done"], job)
         guard.hang_up()
-        config = NodeConfig(
-            name="n1", cluster="c", procs=1, memory_bytes=1 << 30, scheduler=SchedulerLink("wss://x:1/v1/agent"),
-            launch=Launch("127.0.0.1"), cgroup=Cgroups(cosched=guard.group),
-        )  # fmt: skip
-        fence = wire.Fence("c", 1, "i")
-        orders = {
-            job: wire.Prepare(fence, wire.OrderId(job, 1, 1), "u", (), 1, None, None, 0, "/", {}, b"") for job in (1, 2)
-        }
-        attempts = [Attempt(job, 1, "boot", "c", prepare) for job, prepare in orders.items()]
         self.guard = Guard(f"{guard.directory}/run/guard.sock", lambda message: None, self._connected)
-        self.coscheduler = Coscheduler(config, self.guard, attempts)
+        self.coscheduler = coscheduling(self.guard, guard.group)
 
     async def _connected(self) -> None:
         self.coscheduler.guard_is_new()
 
     def told(self, mode: str = "gang", rows: int = 2, contended: bool = True) -> None:
-        now_us = boottime_us()
-        turns = tuple(wire.Turn(job, 1, mode, 0.5, job - 1, rows) for job in (1, 2))
-        self.coscheduler.told(wire.Turns(now_us, now_us + 12_345_678, SLOT_US, contended, turns))
+        self.coscheduler.told(told_at(boottime_us(), mode, rows, contended))
 
     async def levers(self) -> list[list[int]]:
         found = (await self.guard.ask(requests.Status()))["levers"]
@@ -110,19 +119,60 @@ async def node(guard: RealGuard) -> AsyncIterator[Node]:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-@pytest.mark.slow
-async def test_turns_are_kept_while_the_scheduler_is_heard_and_end_with_its_silence(node: Node) -> None:
-    node.told()
-    await node.until(True)
-    begun_us = boottime_us()
-    while boottime_us() - begun_us < LEASE_US + 500_000:  # longer than a lease: said again, they go on
-        node.told()
-        await asyncio.sleep(0.25)
-    node.told()
-    await node.until(True)
-    await node.until(False)
-    await asyncio.sleep(0.2)
-    assert not await node.levers()
+class NodeInMadeTime:
+    """The same without a guard and jobs: what it is asked for, and when, while the scheduler is heard as often."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_us = 10**9
+        self.asked: list[tuple[int, requests.Request]] = []
+        self.coscheduler = coscheduling(self)
+        monkeypatch.setattr(coscheduler, "boottime_us", lambda: self.now_us)
+        monkeypatch.setattr(Coscheduler, "_look", lambda *_: None)
+
+    async def ask(self, request: requests.Request) -> Message:
+        self.asked.append((self.now_us, request))
+        return {}
+
+    async def lives(self, for_us: int, *, heard: bool, **turns: Any) -> None:
+        end_us = self.now_us + for_us
+        while self.now_us < end_us:
+            if heard:
+                self.coscheduler.told(told_at(self.now_us, **turns))
+            await self.coscheduler._step()
+            self.now_us += 250_000
+
+
+async def test_turns_are_kept_while_the_scheduler_is_heard_and_end_with_its_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = NodeInMadeTime(monkeypatch)
+    await node.lives(5 * LEASE_US, heard=True)
+    asked = [(at_us, each) for at_us, each in node.asked if isinstance(each, requests.Slots)]
+    assert len(asked) > 5
+    for (_, before), (at_us, after) in itertools.pairwise(asked):
+        assert before.rows == after.rows == (((1, 1),), ((2, 1),))
+        assert at_us < before.until_us <= after.until_us, "said again, they go on"
+    await node.lives(2 * LEASE_US, heard=False)
+    assert all(request.until_us <= node.now_us for _, request in node.asked if isinstance(request, requests.Slots))
+    count = len(node.asked)
+    await node.lives(2 * LEASE_US, heard=False)
+    assert len(node.asked) == count
+
+
+async def test_ceilings_are_in_step_under_every_mode_for_as_long_as_the_scheduler_is_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = NodeInMadeTime(monkeypatch)
+    await node.lives(5 * LEASE_US, heard=True, mode="none", rows=0, contended=False)
+    asked = [(at_us, each) for at_us, each in node.asked if isinstance(each, requests.Periods)]
+    assert len(asked) > 5
+    for (before_us, before), (at_us, _) in itertools.pairwise(asked):
+        assert at_us - before_us >= LEASE_US // 2, "no oftener than that"
+        assert at_us < before.until_us, "again before its time is over"
+    for at_us, request in asked:
+        off_us = (request.begin_us + AHEAD_US) % PERIOD_US
+        assert min(off_us, PERIOD_US - off_us) <= 1_000
+        assert request.until_us <= at_us + LEASE_US
 
 
 async def test_turns_end_at_once_when_nobody_competes_any_more(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,27 +200,6 @@ async def test_a_heartbeat_tells_of_the_clock_and_of_what_jobs_do(node: Node) ->
     assert beat.asked_us <= boottime_us()
     assert beat.raises == 0
     assert not await node.levers()
-
-
-@pytest.mark.slow
-async def test_ceilings_are_in_step_under_every_mode_for_as_long_as_the_scheduler_is_heard(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = overheard(node, requests.Periods, monkeypatch)
-    told_us, rarest_us = boottime_us(), 0  # the longest time in which the scheduler was not heard
-    async with asyncio.timeout(BOUND_S):
-        while len(asked) < 4:
-            node.told(mode="none", rows=0, contended=False)
-            await asyncio.sleep(0.25)
-            rarest_us, told_us = max(rarest_us, boottime_us() - told_us), boottime_us()
-    for before, after in itertools.pairwise(asked):
-        longer_us = after.until_us - before.until_us
-        assert longer_us >= LEASE_US // 2, "no oftener than that"
-        assert longer_us <= LEASE_US // 2 + 2 * rarest_us, "again before its time is over"
-    for request in asked:
-        off_us = (request.begin_us + 12_345_678) % PERIOD_US  # told's clock is ahead by that
-        assert min(off_us, PERIOD_US - off_us) <= 1_000
-        assert request.until_us <= boottime_us() + LEASE_US
 
 
 async def test_a_mode_of_a_newer_scheduler_is_plain_linux(node: Node) -> None:

@@ -86,7 +86,9 @@ def test_a_pause_holds_at_once_on_a_full_disk_and_the_answer_says_that_it_is_not
 
 
 def test_a_pause_that_ends_by_itself_on_a_full_disk_ends(tmp_path: Path, full: None) -> None:
+    """The second one replaces the first."""
     with desk_alone(tmp_path) as desk:
+        desk.said(0, "pause", seconds=3600)
         desk.said(0, "pause", seconds=60)
         desk.desk.tick(process.boottime_us() + 61_000_000)
         assert desk.held is False

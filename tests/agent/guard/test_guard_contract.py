@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.groups import ceiling
 from kit.guards import MIB, US_PER_S, RealGuard
 from kit.waiting import wait_for
 
@@ -37,15 +38,10 @@ def now_us() -> int:
 def in_kernel(guard: RealGuard) -> tuple[float | None, bool, int]:
     """(ceiling in CPUs, idle class, memory limit) as the kernel has them."""
     v1 = Path("/sys/fs/cgroup/cpu", guard.group)
-    if v1.exists():
-        quota_us = int((v1 / "cpu.cfs_quota_us").read_text())
-        ceiling = None if quota_us < 0 else quota_us / int((v1 / "cpu.cfs_period_us").read_text())
-        memory = Path("/sys/fs/cgroup/memory", guard.group, "memory.limit_in_bytes").read_text()
-        return ceiling, (v1 / "cpu.idle").read_text() == "1\n", int(memory)
-    v2 = Path("/sys/fs/cgroup", guard.group)
-    quota_text, period = (v2 / "cpu.max").read_text().split()
-    ceiling = None if quota_text == "max" else int(quota_text) / int(period)
-    return ceiling, (v2 / "cpu.idle").read_text() == "1\n", int((v2 / "memory.max").read_text())
+    idle = (v1 if v1.exists() else Path("/sys/fs/cgroup", guard.group)) / "cpu.idle"
+    v1 = Path("/sys/fs/cgroup/memory", guard.group, "memory.limit_in_bytes")
+    memory = v1 if v1.exists() else Path("/sys/fs/cgroup", guard.group, "memory.max")
+    return ceiling(guard.group), idle.read_text() == "1\n", int(memory.read_text())
 
 
 def test_it_begins_armed_and_an_agents_end_arms_it_again(guard: RealGuard) -> None:

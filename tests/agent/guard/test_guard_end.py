@@ -97,36 +97,15 @@ def test_who_ignores_sigterm_is_killed_after_the_grace(any_guard: RealGuard) -> 
     assert not alive(pid)
 
 
-def test_a_second_order_can_shorten_the_grace(any_guard: RealGuard) -> None:
-    guard = any_guard
-    guard.prepare()
-    guard.shell(DEAF)
-    guard.told("deaf")
-    guard.ask({**KILL, "grace_us": 3600 * US_PER_S})
-    guard.ask({**KILL, "grace_us": 0})
-    assert guard.event("exited", n=0)["signal"] == 9
-
-
-def test_a_limit_ends_a_job_that_ignores_it(any_guard: RealGuard) -> None:
-    guard = any_guard
+def test_a_limit_ends_a_job_that_ignores_it_also_when_the_agent_has_gone(guard: RealGuard) -> None:
     guard.prepare(limit_us=2 * US_PER_S, grace_us=200_000)
-    deaf_to_its_limit(guard)
-    exited = guard.event("exited", n=1)
-    assert (exited["signal"], exited["cause"]) == (9, "limit")
-    guard.event("empty", job=1)
-    assert guard.listed()["ending"] == "limit"
-
-
-def test_a_limit_holds_when_the_agent_has_gone(any_guard: RealGuard) -> None:
-    guard = any_guard
-    guard.prepare(limit_us=2 * US_PER_S, grace_us=100_000)
     pid = deaf_to_its_limit(guard)
     guard.hang_up()
     wait_for(lambda: not alive(pid), "the job's end")
     guard.client()
     wait_for(lambda: guard.listed()["state"] == "ended", "the group's end")
     (command,) = [each for each in guard.listed()["commands"] if each["n"] == 1]
-    assert (command["signal"], command["cause"]) == (9, "limit")
+    assert (command["signal"], command["cause"], guard.listed()["ending"]) == (9, "limit", "limit")
 
 
 def test_a_fork_bomb_is_bounded_and_killed(guard: RealGuard) -> None:
@@ -294,21 +273,6 @@ def test_an_end_while_no_guard_is_there_is_not_lost(any_guard: RealGuard) -> Non
     (command,) = guard.listed()["commands"]
     assert (command["state"], command["status"], command["cause"]) == ("ended", 5, "own")
     assert guard.listed(job=2)["state"] == "running"
-
-
-def test_a_limit_holds_over_the_guards_death(any_guard: RealGuard) -> None:
-    guard = any_guard
-    guard.prepare(job=2, limit_us=600 * US_PER_S)
-    guard.shell("exec sleep 1000", job=2)
-    guard.prepare(limit_us=3 * US_PER_S, grace_us=100_000)
-    pid = deaf_to_its_limit(guard)
-    deadline_us = guard.listed(2)["deadline_us"]
-    guard.kill()
-    guard.start()
-    assert guard.listed(2)["deadline_us"] == deadline_us
-    wait_for(lambda: not alive(pid), "the job's end")
-    wait_for(lambda: guard.listed()["state"] == "ended", "the group's end")
-    assert [each["cause"] for each in guard.listed()["commands"]] == ["limit", "limit"]
 
 
 def test_a_missing_record_is_unknown_and_a_strange_group_is_left_alone(guard: RealGuard) -> None:

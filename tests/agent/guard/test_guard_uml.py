@@ -40,7 +40,7 @@ LONG_TESTS = (
     "test_decoys.py::test_they_are_there_with_a_ceiling_and_a_job_and_gone_without",
     "test_decoys.py::test_they_die_with_the_guard",
     "test_guard_desk.py::test_what_is_paused_can_be_killed[cgroups]",
-    "test_guard_end.py::test_a_limit_ends_a_job_that_ignores_it[cgroups]",
+    "test_guard_end.py::test_a_limit_ends_a_job_that_ignores_it_also_when_the_agent_has_gone",
     "test_guard_life.py::test_commands_share_a_private_tmp_and_shm_that_nobody_else_sees",
     "test_guard_end.py::test_a_daemon_that_ends_by_itself_makes_the_group_empty[cgroups]",
     "test_guard_end.py::test_who_ignores_sigterm_is_killed_after_the_grace[cgroups]",
@@ -56,7 +56,7 @@ LONG_TESTS = (
     "test_weights.py::test_packets_of_jobs_have_the_priority_that_was_asked_for",
     "test_weights.py::test_a_priority_is_replaced_and_taken_back",
     "test_weights.py::test_job_is_in_the_idle_io_class_where_the_contract_protects_an_owner",
-    "../test_contract_safety.py::test_an_agent_that_is_gone_leaves_the_desk_within_its_contract",
+    "../test_contract_safety.py::test_a_late_word_of_an_agent_that_slept_relaxes_nothing_by_itself",
     "../test_contract_safety.py::test_an_agent_cut_off_from_its_scheduler_arms_when_the_lease_ends",
     "../test_contract_safety.py::test_a_guard_that_was_killed_while_relaxed_begins_armed",
 )

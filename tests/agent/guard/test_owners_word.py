@@ -41,15 +41,6 @@ def test_the_status_names_whose_job_is_here_and_what_it_uses(any_guard: RealGuar
     assert job["since_us"] < job["seen_us"] < job["until_us"] <= job["seen_us"] + 3600 * US_PER_S
 
 
-def test_a_node_that_does_not_keep_the_limit_tells_when_it_ends_at_most(guard: RealGuard) -> None:
-    guard.prepare(limit_us=3600 * US_PER_S)
-    (job,) = desk(guard, "status")["jobs"]
-    assert job["until_us"] == job["since_us"] + 3600 * US_PER_S
-    guard.kill()
-    guard.start()
-    assert desk(guard, "status")["jobs"][0]["since_us"] == job["since_us"]
-
-
 # --- end --------------------------------------------------------------------------------------------------------------
 
 
@@ -70,31 +61,6 @@ def test_an_ended_job_is_told_as_the_owners_word_before_anything_that_comes_of_i
     guard.event("empty", job=1)
     guard.ask({"do": "forget", "job": 1, "attempt": 1})
     assert guard.status()["word"]["ended"] == []
-
-
-@pytest.mark.slow
-def test_owner_ends_paused_and_slowly_ending_jobs_without_their_grace_of_an_hour(any_guard: RealGuard) -> None:
-    """The owner is promised five seconds, whatever was first to end a job."""
-    guard = any_guard
-    for job in (1, 2, 3):
-        guard.prepare(job=job, grace_us=3600 * US_PER_S)
-        guard.shell(f"trap '' TERM; echo deaf{job} 1; {IDLE}", job=job)
-        guard.told(f"deaf{job}")
-    guard.ask({"do": "kill", "job": 3, "attempt": 1, "grace_us": 3600 * US_PER_S})
-    desk(guard, "pause")
-    assert desk(guard, "end", job=7)["message"] == "job 7 is not here"
-    begun_s = time.monotonic()
-    assert desk(guard, "end")["ended"] == [1, 2], "job 3 was being ended already"
-    wait_for(lambda: all(guard.listed(job)["state"] == "ended" for job in (1, 2, 3)), "all to end")
-    assert time.monotonic() - begun_s < 600, "the cluster's grace of an hour is not the owner's"
-    assert desk(guard, "end")["ended"] == []
-    assert guard.status()["word"]["ended"] == [[1, 1], [2, 1]], "the end of job 3 was not the owner's"
-
-
-def test_a_job_that_is_being_made_ready_is_ended_too(guard: RealGuard) -> None:
-    guard.prepare()
-    assert desk(guard, "end", job=1)["ended"] == [1]
-    assert guard.refused(guard.spawning(["true"]), guard.null())[0] == "stale"
 
 
 # --- ban, hours, share ------------------------------------------------------------------------------------------------

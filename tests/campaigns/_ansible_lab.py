@@ -248,6 +248,18 @@ def workplace(kept: Path | None) -> Iterator[Path]:
         shutil.rmtree(work)
 
 
+def went_through(given: argparse.Namespace, steps: Callable[[Path], dict[str, float]]) -> int:
+    """The exit status of a campaign whose steps are taken in a directory: 1 where one of them fails."""
+    try:
+        with workplace(given.work) as work:
+            times = steps(work)
+    except Broken:
+        return 1
+    if getattr(given, "json", None):
+        given.json.write_text(json.dumps({name: round(value, 1) for name, value in times.items()}, indent=1) + "\n")
+    return 0
+
+
 def _ends_of(text: str) -> str:
     """A text's first and last 2 000 characters: a command that fails may have printed millions."""
     return text if len(text) <= 4000 else f"{text[:2000]}\n[{len(text) - 4000} characters left out]\n{text[-2000:]}"

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from kit.desks import TYPIST
+
 from campaigns import _nodes
 from campaigns._chaos_plan import Fault
 from campaigns._chaos_watch import Calm
@@ -23,14 +25,6 @@ REFUSED = (BadInput, Failed, Broken, OSError)
 _HEALED_S = 120.0
 #: So often is a process looked for that is not there yet, and so long after.
 _TRIES, _AGAIN_S = 20, 0.3
-_TYPIST = """
-import os, pty, time
-keys, program = pty.openpty()
-while True:
-    os.write(keys, b"x\\n")
-    os.read(program, 10)
-    time.sleep(0.3)
-"""
 _NOT_RANKS = ("sh", "mpirun", "prterun", "prted", "cosched-rsh", "ssh")
 Undo = Callable[[], object]
 
@@ -118,14 +112,7 @@ class Faults:
             _nodes.link(field.lab, node, "down")
             return self._lasts(fault, f"{node} of {field.lab.name}", lambda: _nodes.link(field.lab, node, "up"))
         if fault.kind == "owner comes":
-            nothing = os.open(os.devnull, os.O_RDWR)
-            try:
-                typist = field.lab.start(
-                    node, [sys.executable, "-I", "-c", _TYPIST], streams=[nothing] * 3, directory="/"
-                )
-            finally:
-                os.close(nothing)
-            return self._lasts(fault, f"{node} of {field.lab.name}", typist.close)
+            return self._lasts(fault, f"{node} of {field.lab.name}", _typist(field, node))
         self._at_desk(field, node, "pause")
         return self._lasts(fault, f"{node} of {field.lab.name}", lambda: self._at_desk(field, node, "resume"))
 
@@ -186,7 +173,7 @@ def _typist(field: Field, node: str) -> Undo:
     """Have keys pressed at a node's desk; calling what is returned ends that."""
     nothing = os.open(os.devnull, os.O_RDWR)
     try:
-        return field.lab.start(node, [sys.executable, "-I", "-c", _TYPIST], streams=[nothing] * 3, directory="/").close
+        return field.lab.start(node, [sys.executable, "-I", "-c", TYPIST], streams=[nothing] * 3, directory="/").close
     finally:
         os.close(nothing)
 

@@ -1,6 +1,5 @@
 """What campaigns of rounds have in common: which are asked for, and those in which a live policy changes shapes."""
 
-import argparse
 import os
 import tempfile
 from collections import Counter
@@ -8,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from campaigns.faults import Broken, Field, Round
+from campaigns.faults import Broken, Field, Round, asked
 from cosched.apps.lab.lab import Lab
 from cosched.errors import Failed
 from space_scheduler.replay import replay
@@ -56,17 +55,7 @@ def tried(campaign: Shapes, faults: Sequence[Round], say: Callable[[str], None])
 
 def main(campaign: Shapes, about: str, sites: Sequence[str], count: int) -> None:
     """Try what is asked for, and print what came of it."""
-    parser = argparse.ArgumentParser(
-        prog=f"./run campaign {campaign.name}", description=about.split("\n\n", maxsplit=1)[0]
-    )
-    parser.add_argument("--only", default=",".join(sites), help="sites, separated by commas")
-    parser.add_argument("--rounds", type=int, default=count, help="of each site")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--from", dest="first", type=int, default=0, metavar="R", help="the number of the first round")
-    options = parser.parse_args()
-    only = options.only.split(",")
-    if unknown := set(only) - set(sites):
-        parser.error(f"--only: no site {', '.join(sorted(unknown))}; there are {', '.join(sites)}")
+    options, only = asked(campaign.name, about, sites, count)
     numbers = range(options.first, options.first + options.rounds)
     faults = [Round(site, campaign.phase, number, options.seed) for number in numbers for site in only]
     try:

@@ -27,10 +27,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
+from kit.desks import TYPIST
 from kit.disks import StallingDisk, stalling_disk
 from kit.processes import running_module, standing_still
 from kit.prometheus import LabPrometheus
 
+from campaigns.faults import Broken, chosen, until
 from cosched.apps.lab.lab import Lab
 from cosched.apps.lab.plan import HEAD, USER_PORT
 from cosched.errors import Failed
@@ -44,14 +46,6 @@ _POLICY = Path(__file__).with_name("_ailing_policy.py")
 _FASTER = 20.0
 #: Far more than any case takes on a machine with other work.
 _PATIENCE_S = 400.0
-_TYPIST = """
-import os, pty, time
-keys, program = pty.openpty()
-while True:
-    os.write(keys, b"x\\n")
-    os.read(program, 10)
-    time.sleep(0.3)
-"""
 #: Ten wake-ups a second; after each, how many there were and how many of them came too late. One that is late hides
 #: none of those that became due meanwhile, as with an owner's probe (cosched/linux/wakeups.py).
 _WITNESS = """
@@ -71,10 +65,6 @@ _OWNERS = {"CoschedOwnerLatencyFast": ("5m", 0.14), "CoschedOwnerLatencySlow": (
 _SPIN = "#!/bin/sh\nwhile :; do :; done\n"
 #: Three for each CPU, below the job's script, which is asked to end.
 _SPIN_ALL = "#!/bin/sh\nfor each in $(seq $((3 * {}))); do sh -c 'while :; do :; done' & done\nwait\n"
-
-
-class Broken(Exception):
-    """An alert did not do as it should; the message says which."""
 
 
 class Witness:
@@ -263,7 +253,7 @@ def jobs_cannot_end(site: Site) -> Iterator[None]:
 @contextmanager
 def over_contract(site: Site) -> Iterator[None]:
     """Somebody is at a desk and leaves little to a job there; what limits it is lifted by hand, again and again."""
-    typist = site.lab.popen("node1", [sys.executable, "-c", _TYPIST], stdin=subprocess.DEVNULL)
+    typist = site.lab.popen("node1", [sys.executable, "-c", TYPIST], stdin=subprocess.DEVNULL)
     try:
         _desk(site, "share", "0.01")
         jobs = [site.submit(_SPIN) for _ in site.lab.nodes]
@@ -426,13 +416,8 @@ CASES = {
 }
 
 
-def _until(condition: Callable[[], object], what: str, found: Callable[[], object] = lambda: "") -> None:
-    """Wait. ``found`` says what there is instead when it has been too long."""
-    give_up_s = time.monotonic() + _PATIENCE_S
-    while not condition():
-        if time.monotonic() > give_up_s:
-            raise Broken(f"waited {_PATIENCE_S:g} s for {what} {found()}".rstrip())
-        time.sleep(0.2)
+def _until(condition: Callable[[], object], what: str | Callable[[], str]) -> None:
+    until(condition, what, _PATIENCE_S, 0.2)
 
 
 def tried(site: Site, name: str) -> tuple[float, float]:
@@ -446,14 +431,14 @@ def tried(site: Site, name: str) -> tuple[float, float]:
             seen.setdefault(alert, set()).update(about)
         return case.about in found.get(name, set())
 
-    _until(lambda: _up(site) and not site.firing(), f"silence before {name}:", site.firing)
+    _until(lambda: _up(site) and not site.firing(), lambda: f"silence before {name}: {site.firing()}")
     began_s = time.monotonic()
     with case.provoke(site):
-        _until(fires, f"{name}; there were", lambda: sorted(seen))
+        _until(fires, lambda: f"{name}; there were {sorted(seen)}")
         fired_s = time.monotonic()
     ended_s = time.monotonic()
     site.cancel_all()
-    _until(lambda: not site.firing(), f"the end of {name}:", site.firing)
+    _until(lambda: not site.firing(), lambda: f"the end of {name}: {site.firing()}")
     if others := {alert: about for alert, about in seen.items() if alert not in {name} | case.too}:
         raise Broken(f"with {name} fired {others}")
     return fired_s - began_s, time.monotonic() - ended_s
@@ -511,9 +496,7 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(CASES), help="alerts, separated by commas")
     parser.add_argument("--faster", type=float, default=_FASTER, help="all times of the rules are so much shorter")
     options = parser.parse_args()
-    names = options.only.split(",")
-    if unknown := set(names) - set(CASES):
-        parser.error(f"--only: no case for {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
+    names = chosen(parser, options.only, CASES)
     try:
         campaign(names, options.faster)
     except Broken as error:

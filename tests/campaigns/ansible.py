@@ -25,13 +25,12 @@ from campaigns._ansible_lab import (
     ROOT,
     SEATED,
     USER_PORT,
-    Broken,
     Lab,
     arguments,
     changed,
     gone_through,
     need,
-    workplace,
+    went_through,
 )
 from campaigns._ansible_moves import moved
 from campaigns._ansible_refusals import refused
@@ -283,14 +282,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the times")
     given = parser.parse_args()
     require(parser, COMMANDS)
-    try:
-        with workplace(given.work) as work:
-            times = _campaign(work, given)
-    except Broken:
-        return 1
-    if given.json:
-        given.json.write_text(json.dumps({name: round(value, 1) for name, value in times.items()}, indent=1) + "\n")
-    return 0
+    return went_through(given, lambda work: _campaign(work, given))
 
 
 def _campaign(work: Path, given: argparse.Namespace) -> dict[str, float]:

@@ -361,10 +361,7 @@ def main() -> None:
     """Rounds until the time is over; a table of what befell, and what came of it."""
     parser = argparse.ArgumentParser(prog="./run campaign chaos", description=__doc__.split("\n\n")[0])
     parser.add_argument(
-        "--minutes",
-        type=float,
-        default=60.0,
-        help="no round begins later (60), unless a fault is missing",
+        "--minutes", type=float, default=60.0, help="no round begins later (60), unless a fault is missing"
     )
     parser.add_argument("--short", action="store_true", help="ten minutes")
     parser.add_argument("--rounds", type=int, help="so many instead, however long they take")

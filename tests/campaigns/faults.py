@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -263,13 +263,15 @@ class Field:
         return left
 
 
-def until(condition: Callable[[], object], what: str | Callable[[], str], within_s: float = _PATIENCE_S) -> None:
-    """Wait for it. Raises :class:`Broken`."""
+def until(
+    condition: Callable[[], object], what: str | Callable[[], str], within_s: float = _PATIENCE_S, pause_s: float = 0.01
+) -> None:
+    """Wait for it; ``what`` says then what there is instead. Raises :class:`Broken`."""
     give_up_s = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > give_up_s:
             raise Broken(f"waited {within_s:g} s for {what if isinstance(what, str) else what()}")
-        time.sleep(0.01)
+        time.sleep(pause_s)
 
 
 def campaign(faults: list[Round], say: Callable[[str], None] = print) -> Counter[tuple[str, str]]:
@@ -293,17 +295,28 @@ def campaign(faults: list[Round], say: Callable[[str], None] = print) -> Counter
     return hit
 
 
-def main() -> None:
-    """Try, and print a table."""
-    parser = argparse.ArgumentParser(prog="./run campaign faults", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--only", default=",".join(SITES), help="sites, separated by commas")
-    parser.add_argument("--rounds", type=int, default=20, help="of each site")
+def asked(name: str, about: str, sites: Sequence[str], count: int) -> tuple[argparse.Namespace, list[str]]:
+    """The options of a campaign of rounds, ``count`` of each site unless it is said, and the sites."""
+    parser = argparse.ArgumentParser(prog=f"./run campaign {name}", description=about.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--only", default=",".join(sites), help="sites, separated by commas")
+    parser.add_argument("--rounds", type=int, default=count, help="of each site")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--from", dest="first", type=int, default=0, metavar="R", help="the number of the first round")
     options = parser.parse_args()
-    sites = options.only.split(",")
-    if unknown := set(sites) - set(SITES):
-        parser.error(f"--only: no site {', '.join(sorted(unknown))}; there are {', '.join(SITES)}")
+    return options, chosen(parser, options.only, sites)
+
+
+def chosen(parser: argparse.ArgumentParser, only: str, names: Collection[str]) -> list[str]:
+    """The names of ``--only``; ends with a usage error where one of them is none."""
+    found = only.split(",")
+    if unknown := set(found) - set(names):
+        parser.error(f"--only: there is no {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    return found
+
+
+def main() -> None:
+    """Try, and print a table."""
+    options, sites = asked("faults", __doc__, SITES, 20)
     try:
         hit = campaign(list(rounds(sites, options.rounds, options.seed, options.first)))
     except Broken as error:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from campaigns._ansible_lab import HEAD, ROOT, SEATED, Broken, Lab, arguments, changed, gone_through, need, workplace
+from campaigns._ansible_lab import HEAD, ROOT, SEATED, Lab, arguments, changed, gone_through, need, went_through
 from campaigns._ansible_versions import wheelhouse
 from campaigns._systemd_hosts import COMMANDS, image, require, run
 from campaigns.ansible import controller_environment
@@ -274,17 +274,16 @@ def main() -> int:
     parser = arguments(__doc__)
     given = parser.parse_args()
     require(parser, COMMANDS)
-    try:
-        with workplace(given.work) as work:
-            base = with_packages(image(given.image), given.image / "with-monitoring")
-            lab = Watched(work, base, controller_environment(given.ansible, given.image))
-            try:
-                gone_through(steps(lab, wheelhouse(work / "wheels", ROOT)), given.only)
-            finally:
-                lab.hosts.close()
-    except Broken:
-        return 1
-    return 0
+
+    def taken(work: Path) -> dict[str, float]:
+        base = with_packages(image(given.image), given.image / "with-monitoring")
+        lab = Watched(work, base, controller_environment(given.ansible, given.image))
+        try:
+            return gone_through(steps(lab, wheelhouse(work / "wheels", ROOT)), given.only)
+        finally:
+            lab.hosts.close()
+
+    return went_through(given, taken)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Schedulers that break a promise on purpose: each has to be found, or the judge sees nothing."""
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from typing import Any
+from typing import Any, TypeVar, cast
 from unittest.mock import patch
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from cosched.config.cluster import ClusterConfig
 from cosched.model.components import Between
 from cosched.model.contract import SocialContract, offered
+from cosched.model.desk import Wakeable
 from cosched.model.job import JobState
 from cosched.model.node import Node
 from cosched.wire import messages as wire
@@ -31,13 +32,66 @@ from space_scheduler.service.launch import values as given
 from space_scheduler.service.launch.gang import Ended, Gang, Order
 from space_scheduler.service.launch.nodes import NodeEntry
 from space_scheduler.service.launch.orders import OrderKind
+from space_scheduler.service.launch.owners import Sleepers
+from space_scheduler.service.launch.resizing import Kept, Resizing, Stage
 from space_scheduler.service.launch.service_core import ServiceCore
 from space_scheduler.service.launch.values import Effect, Send, SetTimer
+
+Host = TypeVar("Host")
+
+
+def altered(host: type[Host], **parts: Any) -> type[Host]:
+    """A host with other parts, named like the first of them."""
+    return cast(type[Host], type(next(iter(parts.values())).__name__, (host,), parts))
+
+
+def ruled(before: Callable[[ServiceCore], None]) -> type[Scheduler]:
+    """A scheduler to whose rules something is done before each input."""
+
+    def handle(self: ServiceCore, happened: given.AnyInput, now_s: float) -> list[Effect]:
+        before(self)
+        return ServiceCore.handle(self, happened, now_s)
+
+    return altered(Scheduler, rules_type=type(before.__name__, (ServiceCore,), {"handle": handle}))
+
+
+def with_parts(part: type, parts: Callable[[ServiceCore], Iterable[Any]]) -> type[Scheduler]:
+    """A scheduler all of whose rules' gangs, resizes, … are of another type."""
+
+    def before(rules: ServiceCore) -> None:
+        for each in parts(rules):
+            each.__class__ = part
+
+    before.__name__ = part.__name__
+    return ruled(before)
+
+
+def gangs(rules: ServiceCore) -> list[Gang]:
+    """Those of all jobs."""
+    return [launch.gang for launch in rules.launches.attempts.values()]
+
+
+def resizings(rules: ServiceCore) -> list[Resizing]:
+    """Those that are under way."""
+    return [launch.resizing for launch in rules.launches.attempts.values() if launch.resizing is not None]
+
+
+def changing(changed: Callable[[Effect], Effect | None]) -> type[Scheduler]:
+    """A scheduler whose rules' effects are changed, or left out."""
+
+    def handle(self: ServiceCore, happened: given.AnyInput, now_s: float) -> list[Effect]:
+        effects = [changed(effect) for effect in ServiceCore.handle(self, happened, now_s)]
+        return [effect for effect in effects if effect is not None]
+
+    return altered(Scheduler, rules_type=type(changed.__name__, (ServiceCore,), {"handle": handle}))
+
 
 # --- the worker -------------------------------------------------------------------------------------------------------
 
 
-class _AnswersFirst(WorkerCore):
+class AnswersBeforeCommit(WorkerCore):
+    """A submission is answered before it is in the journal."""
+
     def _commit(self, done: list[fx.Answer]) -> Steps[None]:
         if done:
             yield fx.HandOut(done, [])
@@ -45,53 +99,33 @@ class _AnswersFirst(WorkerCore):
         yield from super()._commit([])
 
 
-class AnswersBeforeCommit(Scheduler):
-    """Who submits a job is told that it is accepted before it is in the journal."""
+class EarlyStarter(Worker):
+    """What a pass has decided is carried out before it is in the journal."""
 
-    worker_type = _AnswersFirst
-
-
-class _Hasty(Worker):
     def _carry_out(self, effect: fx.Effect) -> fx.Outcome:
+        handed: set[int] = self.__dict__.setdefault("handed", set())
         if isinstance(effect, fx.HandOut):
-            effect = fx.HandOut(effect.answers, [each for each in effect.committed if each.seq not in self.handed])
+            effect = fx.HandOut(effect.answers, [each for each in effect.committed if each.seq not in handed])
         outcome = super()._carry_out(effect)
         if isinstance(effect, fx.Decide):
             early = list(self._found.core._committed)
-            self.handed |= {each.seq for each in early}
+            handed |= {each.seq for each in early}
             super()._carry_out(fx.Publish(0, True, "", True))
             super()._carry_out(fx.HandOut([], early))
         return outcome
 
-    @property
-    def handed(self) -> set[int]:
-        handed: set[int] = self.__dict__.setdefault("_handed", set())
-        return handed
 
-    @handed.setter
-    def handed(self, seqs: set[int]) -> None:
-        self.__dict__["_handed"] = seqs
+class ForgetsReports(WorkerCore):
+    """What nodes report while the disk is full is forgotten."""
 
-
-class EarlyStarter(Scheduler):
-    """What a pass has decided is carried out before it is in the journal."""
-
-    thread_type = _Hasty
-
-
-class _DropsReports(WorkerCore):
     def _refuse(self, works: Sequence[Work]) -> Steps[None]:
         yield from super()._refuse(works)
         self._held_back.clear()
 
 
-class ForgetsReports(Scheduler):
-    """What nodes report while the disk is full is forgotten."""
+class GivesUp(WorkerCore):
+    """A disk that was full once is not tried again."""
 
-    worker_type = _DropsReports
-
-
-class _GivesUp(WorkerCore):
     def _writable_again(self) -> Steps[bool]:
         moment = yield fx.Look()
         assert isinstance(moment, fx.Moment)
@@ -99,22 +133,12 @@ class _GivesUp(WorkerCore):
         return False
 
 
-class GivesUp(Scheduler):
-    """A disk that was full once is not tried again."""
+class SpinsToTheInterval(WorkerCore):
+    """The policy's timer is over, the interval between two passes is not: the worker turns until it is. (It was so.)"""
 
-    worker_type = _GivesUp
-
-
-class _SpinsToTheInterval(WorkerCore):
     def pause_s(self, moment: fx.Moment) -> float | None:
         over = moment.pass_due_us is not None and moment.pass_due_us <= moment.core_us
         return 0.0 if over and not self._unwritable else super().pause_s(moment)
-
-
-class SpinsToTheInterval(Scheduler):
-    """The policy's timer is over, the interval between two passes is not: the worker turns until it is. (It was so.)"""
-
-    worker_type = _SpinsToTheInterval
 
 
 class RefusesReports(Scheduler):
@@ -128,47 +152,26 @@ class RefusesReports(Scheduler):
 # --- the rules --------------------------------------------------------------------------------------------------------
 
 
-class _Rules(ServiceCore):
-    def changed(self, effect: Effect) -> Effect | None:
-        return effect
+class LosesLimits(ServiceCore):
+    """A job that is prepared after a restart has no limit."""
 
-    def handle(self, happened: given.AnyInput, now_s: float) -> list[Effect]:
-        effects = [self.changed(effect) for effect in super().handle(happened, now_s)]
-        return [effect for effect in effects if effect is not None]
-
-
-class _LosesLimits(_Rules):
     after_restart = False
 
     def handle(self, happened: given.AnyInput, now_s: float) -> list[Effect]:
         self.after_restart = self.after_restart or (isinstance(happened, given.Started) and bool(happened.jobs))
-        return super().handle(happened, now_s)
-
-    def changed(self, effect: Effect) -> Effect:
-        if self.after_restart and isinstance(effect, Send) and isinstance(effect.message, wire.Prepare):
-            return Send(effect.node, msgspec.structs.replace(effect.message, limit_us=None))
-        return effect
+        effects = super().handle(happened, now_s)
+        return [_prepared(effect, limit_us=None) for effect in effects] if self.after_restart else effects
 
 
-class LosesLimits(Scheduler):
-    """A job that is prepared after a restart has no limit."""
-
-    rules_type = _LosesLimits
-
-
-class GangRules(_Rules):
-    """All gangs are of another type."""
-
-    gang_type: type[Gang]
-
-    def handle(self, happened: given.AnyInput, now_s: float) -> list[Effect]:
-        for launch in self.launches.attempts.values():
-            launch.gang.__class__ = self.gang_type
-        return super().handle(happened, now_s)
+def _prepared(effect: Effect, **changes: Any) -> Effect:
+    """The effect; an order to prepare a job is changed."""
+    if isinstance(effect, Send) and isinstance(effect.message, wire.Prepare):
+        return Send(effect.node, msgspec.structs.replace(effect.message, **changes))
+    return effect
 
 
-class HastyGang(Gang):
-    """Runs the script as soon as its own node is ready."""
+class Hasty(Gang):
+    """The script runs as soon as its own node is ready, before all others are."""
 
     def prepared(self, node: str) -> list[Any]:
         actions = super().prepared(node)
@@ -177,35 +180,15 @@ class HastyGang(Gang):
         return actions
 
 
-class _HastyRules(GangRules):
-    gang_type = HastyGang
-
-
-class Hasty(Scheduler):
-    """The script runs before all nodes are ready."""
-
-    rules_type = _HastyRules
-
-
-class BelievingGang(Gang):
-    """Whichever node says that the script has ended, it has."""
+class BelievesAnyNode(Gang):
+    """Any node of a job may say that its script has ended."""
 
     def program_ended(self, node: str, how: wire.Exit, error_tail: bytes = b"") -> list[Any]:
         return super().program_ended(self.first, how, error_tail)
 
 
-class _BelievingRules(GangRules):
-    gang_type = BelievingGang
-
-
-class BelievesAnyNode(Scheduler):
-    """Any node of a job may say that its script has ended."""
-
-    rules_type = _BelievingRules
-
-
-class CarelessGang(Gang):
-    """What may have run is taken for not run."""
+class RunsAgain(Gang):
+    """A launch is tried again though the script may have run."""
 
     def _finished(self) -> list[Any]:
         found = super()._finished()
@@ -218,121 +201,96 @@ class CarelessGang(Gang):
         ]
 
 
-class _CarelessRules(GangRules):
-    gang_type = CarelessGang
+class WaitsForStalledStarts(Gang):
+    """A job whose script never began waits for a node that cannot end it."""
+
+    def cannot_end(self, node: str) -> list[Any]:
+        return []
 
 
-class RunsAgain(Scheduler):
-    """A launch is tried again though the script may have run."""
+class CountsBeforeAllHaveAnswered(Resizing):
+    """A job is counted with its new share when the first of its nodes has it."""
 
-    rules_type = _CarelessRules
+    def answered(self, node: str) -> list[Any]:
+        self._waits &= {node}
+        return super().answered(node)
 
 
-class _Relauncher(_Rules):
+class LeavesWhatItHasChanged(Resizing):
+    """Where one node refuses a new share, the others keep it."""
+
+    def _undo(self, why: str, unchanged: str = "") -> list[Any]:
+        self.stage = Stage.OVER
+        return [Kept(why)]
+
+
+class Relauncher(ServiceCore):
+    """A job that runs when the scheduler is started anew is given up instead of adopted."""
+
     def handle(self, happened: given.AnyInput, now_s: float) -> list[Effect]:
         effects = super().handle(happened, now_s)
         if isinstance(happened, given.Started):
-            effects += [
-                Post(ev.JobEnded(job.id, JobState.NODE_LOST)) for job in happened.jobs if job.state is JobState.RUNNING
-            ]
+            running = [job.id for job in happened.jobs if job.state is JobState.RUNNING]
+            effects += [Post(ev.JobEnded(job_id, JobState.NODE_LOST)) for job_id in running]
         return effects
 
 
-class Relauncher(Scheduler):
-    """A job that runs when the scheduler is started anew is given up instead of adopted."""
+class DeafToLeases(ServiceCore):
+    """A node that is silent stays in service for ever."""
 
-    rules_type = _Relauncher
-
-
-class _DeafToLeases(_Rules):
     def handle(self, happened: given.AnyInput, now_s: float) -> list[Effect]:
         return [] if isinstance(happened, given.Ticked) else super().handle(happened, now_s)
 
 
-class DeafToLeases(Scheduler):
-    """A node that is silent stays in service for ever."""
+class NeverComparesAHeartbeat(ServiceCore):
+    """What nodes say with their heartbeats that they were told of jobs is not compared with what the core holds."""
 
-    rules_type = _DeafToLeases
-
-
-class _Forgetful(_Rules):
-    def changed(self, effect: Effect) -> Effect | None:
-        return None if isinstance(effect, Send) and isinstance(effect.message, wire.Forget) else effect
+    def __init__(self, *made: Any) -> None:
+        super().__init__(*made)
+        self.launches.audit.heard = lambda entry, said, there: None  # type: ignore[method-assign]
 
 
-class Leaker(Scheduler):
+def leaks(effect: Effect) -> Effect | None:
     """Nodes are never told that they may forget a job."""
-
-    rules_type = _Forgetful
-
-
-class _Patient(_Rules):
-    def changed(self, effect: Effect) -> Effect | None:
-        return None if isinstance(effect, SetTimer) else effect
+    return None if isinstance(effect, Send) and isinstance(effect.message, wire.Forget) else effect
 
 
-class _NoUids(_Rules):
-    def changed(self, effect: Effect) -> Effect:
-        if isinstance(effect, Send) and isinstance(effect.message, wire.Prepare):
-            return Send(effect.node, msgspec.structs.replace(effect.message, uid=None))
-        return effect
-
-
-class SaysNoUid(Scheduler):
+def says_no_uid(effect: Effect) -> Effect:
     """Nodes are not told the uids of submitters."""
+    return _prepared(effect, uid=None)
 
-    rules_type = _NoUids
 
-
-class IgnoresTimeouts(Scheduler):
+def ignores_timeouts(effect: Effect) -> Effect | None:
     """A launch may take as long as it takes."""
-
-    rules_type = _Patient
-
-
-class _Trusting(_Rules):
-    def changed(self, effect: Effect) -> Effect | None:
-        aside = isinstance(effect, Post) and isinstance(effect.event, ev.NodeDrained)
-        return None if aside and effect.event.reason.startswith("set aside") else effect  # type: ignore[union-attr]
+    return None if isinstance(effect, SetTimer) else effect
 
 
-class DeafToFlapping(Scheduler):
+def deaf_to_flapping(effect: Effect) -> Effect | None:
     """A node that comes and goes is never set aside."""
-
-    rules_type = _Trusting
-
-
-class _Doubling(_Rules):
-    def changed(self, effect: Effect) -> Effect:
-        if isinstance(effect, Post) and isinstance(effect.event, ev.NodeJoined):
-            node = effect.event.node
-            return Post(ev.NodeJoined(msgspec.structs.replace(node, procs=2 * node.procs)))
-        return effect
+    aside = isinstance(effect, Post) and isinstance(effect.event, ev.NodeDrained)
+    return None if aside and effect.event.reason.startswith("set aside") else effect  # type: ignore[union-attr]
 
 
-class DoubleBooker(Scheduler):
+def double_books(effect: Effect) -> Effect:
     """Each place is given away twice."""
+    if isinstance(effect, Post) and isinstance(effect.event, ev.NodeJoined):
+        node = effect.event.node
+        return Post(ev.NodeJoined(msgspec.structs.replace(node, procs=2 * node.procs)))
+    return effect
 
-    rules_type = _Doubling
 
+class IgnoresOwners(NodeEntry):
+    """The cluster's contract counts, whatever a desk's owner allows."""
 
-class _Unowned(NodeEntry):
     def offers(self, contract: SocialContract) -> Node:
         assert self.hello is not None
         return offered(contract, self.name, self.hello.procs, self.hello.memory_bytes, memory_is_relaxed=False)
 
 
-class _DeafToOwners(_Rules):
-    def handle(self, happened: given.AnyInput, now_s: float) -> list[Effect]:
-        for entry in self.book:
-            entry.__class__ = _Unowned
-        return super().handle(happened, now_s)
-
-
-class IgnoresOwners(Scheduler):
-    """The cluster's contract counts, whatever a desk's owner allows."""
-
-    rules_type = _DeafToOwners
+def gives_held_processors(rules: ServiceCore) -> None:
+    """What is left of an attempt that was given up counts for nothing."""
+    for entry in rules.book:
+        entry.left.clear()
 
 
 class BelievesWallClock(Scheduler):
@@ -340,6 +298,33 @@ class BelievesWallClock(Scheduler):
 
     def now_s(self) -> float:
         return (self.world.wall_us + self.world.now_us) / S
+
+
+# --- machines that sleep ----------------------------------------------------------------------------------------------
+
+
+class WakesForNobody(Scheduler):
+    """Whoever sleeps is wanted, whether a job waits or not."""
+
+    def _ask_wanted(self, nodes: tuple[Node, ...]) -> None:
+        self.feed(given.Wanted(tuple(each.name for each in nodes)))
+
+
+class DeafToOwnersWord(Sleepers):
+    """A machine is woken whether its owner agrees or not."""
+
+    def look(self) -> Iterator[Effect]:
+        for entry in self._book:
+            entry.wakeable = Wakeable("52:54:00:12:34:56", "10.0.0.255", ((0.0, 86400.0),))
+        yield from super().look()
+
+
+class CallsAgain(Sleepers):
+    """A machine that was called in vain is called as often as one looks."""
+
+    def wanted(self, names: tuple[str, ...]) -> Iterator[Effect]:
+        yield from super().wanted(names)
+        self._calls.clear()
 
 
 # --- restarts and policies --------------------------------------------------------------------------------------------
@@ -413,29 +398,37 @@ def no_lock() -> Iterator[None]:
 
 #: Each with the promise that the judge names (empty: any), and the first seed that finds it: a test begins there.
 SCHEDULERS: dict[type[Scheduler], tuple[str, int]] = {
-    AnswersBeforeCommit: ("P2", 6),
-    EarlyStarter: ("", 7),
-    ForgetsReports: ("", 24),
-    GivesUp: ("", 0),
-    SpinsToTheInterval: ("O17", 7),
+    altered(Scheduler, worker_type=AnswersBeforeCommit): ("P2", 6),
+    altered(Scheduler, thread_type=EarlyStarter): ("", 7),
+    altered(Scheduler, worker_type=ForgetsReports): ("", 24),
+    altered(Scheduler, worker_type=GivesUp): ("", 0),
+    altered(Scheduler, worker_type=SpinsToTheInterval): ("O17", 7),
     RefusesReports: ("O10", 51),
-    LosesLimits: ("P1", 0),
-    Hasty: ("P1", 5),
-    RunsAgain: ("P2", 26),
-    BelievesAnyNode: ("P2", 46),
-    Relauncher: ("", 0),
-    DeafToLeases: ("O10", 32),
-    Leaker: ("D6", 0),
-    SaysNoUid: ("O16", 0),
-    IgnoresTimeouts: ("P1", 51),
-    DeafToFlapping: ("O5", 80),
-    DoubleBooker: ("P6", 39),
-    IgnoresOwners: ("P6", 1),
+    altered(Scheduler, rules_type=LosesLimits): ("P1", 0),
+    with_parts(Hasty, gangs): ("P1", 5),
+    with_parts(RunsAgain, gangs): ("P2", 26),
+    with_parts(BelievesAnyNode, gangs): ("P2", 46),
+    with_parts(WaitsForStalledStarts, gangs): ("O14", 1),
+    with_parts(CountsBeforeAllHaveAnswered, resizings): ("S1", 44),
+    with_parts(LeavesWhatItHasChanged, resizings): ("S1", 30),
+    altered(Scheduler, rules_type=Relauncher): ("", 0),
+    altered(Scheduler, rules_type=DeafToLeases): ("O10", 32),
+    altered(Scheduler, rules_type=NeverComparesAHeartbeat): ("O15", 27),
+    changing(leaks): ("D6", 0),
+    changing(says_no_uid): ("O16", 0),
+    changing(ignores_timeouts): ("P1", 51),
+    changing(deaf_to_flapping): ("O5", 80),
+    changing(double_books): ("P6", 39),
+    with_parts(IgnoresOwners, lambda rules: rules.book): ("P6", 1),
+    ruled(gives_held_processors): ("P6", 1),
     BelievesWallClock: ("O10", 5),
     TellsEpochFirst: ("", 0),
     KeepsOldTotals: ("O11", 11),
     ForgetsRules: ("E1", 3),
     Starver: ("P4", 0),
+    WakesForNobody: ("D7", 5),
+    with_parts(DeafToOwnersWord, lambda rules: [rules.sleepers]): ("D7", 27),
+    with_parts(CallsAgain, lambda rules: [rules.sleepers]): ("D7", 114),
 }
 
 

@@ -10,20 +10,24 @@ from cosched.model.node import Presence
 from cosched.wire import messages as wire
 from faults.desk import Desk
 from faults.guarding import Guard
+from faults.mutants import altered
 from faults.node import Node
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.agent import AgentCore
-from node_agent.core.attempt import Attempt
+from node_agent.core.attempt import Attempt, Key
 from node_agent.core.guard_model import GuardModel, ModelGroup
 from node_agent.core.replies import Declined, Done, Reply
 from node_agent.guard.desk.limiter import Limiter
 from node_agent.policy.contract import Watched
+from node_agent.policy.processors import Claim
 
 # --- agents -----------------------------------------------------------------------------------------------------------
 
 
-class _SwallowsKills(AgentCore):
+class SwallowsKills(AgentCore):
+    """A kill of what was never prepared here is not answered."""
+
     def handle(self, event: happened.Input, now_us: int) -> list[fx.Effect]:
         if isinstance(event, happened.Ordered) and isinstance(event.order, wire.Kill):
             order = event.order.order
@@ -32,14 +36,8 @@ class _SwallowsKills(AgentCore):
         return super().handle(event, now_us)
 
 
-class SwallowsKills(Node):
-    """A kill of what was never prepared here is not answered."""
-
-    core_type = _SwallowsKills
-
-
-class _Twice(AgentCore):
-    """Every order is new to it."""
+class ObeysTwice(AgentCore):
+    """An order is obeyed as often as it comes, and the guard starts a command as often as it is asked."""
 
     def handle(self, event: happened.Input, now_us: int) -> list[fx.Effect]:
         if isinstance(event, happened.Ordered) and isinstance(event.order, wire.Run):
@@ -60,13 +58,6 @@ class _Careless(GuardModel):
         return None
 
 
-class ObeysTwice(Node):
-    """An order is obeyed as often as it comes, and the guard starts a command as often as it is asked."""
-
-    core_type = _Twice
-    model_type = _Careless
-
-
 class ForgetsAttempts(Node):
     """Nothing that the agent knows outlives it, and what its guard has and it does not know is no matter of its own."""
 
@@ -80,20 +71,18 @@ class ForgetsAttempts(Node):
         super()._hear_guard(event, life)
 
 
-class _ObeysAnybody(AgentCore):
+class ObeysAnybody(AgentCore):
+    """Orders of any scheduler are obeyed, be its epoch over."""
+
     def handle(self, event: happened.Input, now_us: int) -> list[fx.Effect]:
         if isinstance(event, happened.Ordered) and self.fence is not None:
             event = happened.Ordered(msgspec.structs.replace(event.order, fence=self.fence))
         return super().handle(event, now_us)
 
 
-class ObeysAnybody(Node):
-    """Orders of any scheduler are obeyed, be its epoch over."""
+class SpeaksForOthers(AgentCore):
+    """The end of a script is told by another node than its own."""
 
-    core_type = _ObeysAnybody
-
-
-class _SpeaksForOthers(AgentCore):
     def handle(self, event: happened.Input, now_us: int) -> list[fx.Effect]:
         effects = super().handle(event, now_us)
         for effect in list(effects):
@@ -105,16 +94,12 @@ class _SpeaksForOthers(AgentCore):
         return effects
 
 
-class SpeaksForOthers(Node):
-    """The end of a script is told by another node than its own."""
-
-    core_type = _SpeaksForOthers
-
-
 # --- guards -----------------------------------------------------------------------------------------------------------
 
 
-class _Heedless(GuardModel):
+class StartsInPauses(GuardModel):
+    """A pause of the owner keeps nothing from starting."""
+
     @property
     def paused(self) -> str:
         return ""
@@ -130,71 +115,44 @@ class _HeedlessDesk(Desk):
         return bool(getattr(self._guard.model, "wanted", ""))
 
 
-class StartsInPauses(Node):
-    """A pause of the owner keeps nothing from starting."""
+class GoesOnInPauses(Guard):
+    """A pause of the owner stops nothing that runs."""
 
-    model_type = _Heedless
-    desk_type = _HeedlessDesk
-
-
-class _NeverFreezes(Guard):
     def pause(self, why: str) -> None:
         self.model.paused = why
 
 
-class GoesOnInPauses(Node):
-    """A pause of the owner stops nothing that runs."""
+class RunsUnderAnyUid(GuardModel):
+    """A submitter's name is all that is asked of the user database."""
 
-    guard_type = _NeverFreezes
-
-
-class _ByName(GuardModel):
     def ask(self, request: fx.GuardRequest) -> Reply:
         self.uids.clear()
         return super().ask(request)
 
 
-class RunsUnderAnyUid(Node):
-    """A submitter's name is all that is asked of the user database."""
-
-    model_type = _ByName
-
-
-class _Keeper(GuardModel):
-    def ask(self, request: fx.GuardRequest) -> Reply:
-        return Done() if isinstance(request, fx.ForgetGroup) else super().ask(request)
-
-
-class KeepsGroups(Node):
+class KeepsGroups(GuardModel):
     """What is to be forgotten stays."""
 
-    model_type = _Keeper
+    def ask(self, request: fx.GuardRequest) -> Reply:
+        return Done() if isinstance(request, fx.ForgetGroup) else super().ask(request)
 
 
 # --- desks ------------------------------------------------------------------------------------------------------------
 
 
-class _Blind(Desk):
+class SeesNobody(Desk):
+    """Whoever comes, the desk is taken for free."""
+
     def seen(self, before: Watched, readings: list[Reading], now_us: int) -> Watched:
         return super().seen(before, readings, now_us)._replace(presence=Presence.AWAY)
 
 
-class SeesNobody(Node):
-    """Whoever comes, the desk is taken for free."""
+class HopesForNobody(Desk):
+    """Where it is not known whether somebody is there, nobody is."""
 
-    desk_type = _Blind
-
-
-class _Hopeful(Desk):
     def seen(self, before: Watched, readings: list[Reading], now_us: int) -> Watched:
         found = super().seen(before, readings, now_us)
         return found._replace(presence=Presence.AWAY) if found.presence is Presence.UNKNOWN else found
-
-
-class HopesForNobody(Node):
-    """Where it is not known whether somebody is there, nobody is."""
-
-    desk_type = _Hopeful
 
 
 class _Endless(Limiter):
@@ -203,28 +161,103 @@ class _Endless(Limiter):
         return super().tick(now_us)
 
 
-class _EndlessDesk(Desk):
+class RelaxesForEver(Desk):
+    """A limit that was lifted stays so until somebody sets it."""
+
     limiter_type = _Endless
 
 
-class RelaxesForEver(Node):
-    """A limit that was lifted stays so until somebody sets it."""
+# --- shapes of jobs ---------------------------------------------------------------------------------------------------
 
-    desk_type = _EndlessDesk
+
+class SaysItIsResized(GuardModel):
+    """A share is said to have been changed, and is as it was."""
+
+    def _resize(self, request: fx.ResizeGroup, group: ModelGroup) -> Reply:
+        was = group.tasks
+        reply = super()._resize(request, group)
+        group.tasks = was
+        return reply
+
+
+class LeavesTheSet(GuardModel):
+    """A job is folded, and goes on on the CPUs that it had: whoever starts on them shares them."""
+
+    def _resize(self, request: fx.ResizeGroup, group: ModelGroup) -> Reply:
+        was = group.cpus
+        reply = super()._resize(request, group)
+        group.cpus = was
+        return reply
+
+
+class StartsOnAllCpus(GuardModel):
+    """A job that starts folded runs on all of the node's CPUs."""
+
+    def _prepare(self, request: fx.PrepareGroup, group: ModelGroup | None) -> Reply:
+        reply = super()._prepare(request, group)
+        if group is None and request.key in self.groups:
+            self.groups[request.key].cpus = None
+        return reply
+
+
+class ForgetsTheSet(Guard):
+    """A guard that is started anew does not know which CPUs its predecessor had given."""
+
+    def _starts(self) -> None:
+        for group in self.model.groups.values():
+            group.cpus = None
+        super()._starts()
+
+
+class CountsEndedJobsAsPresent(GuardModel):
+    """A job that has ended uses its CPUs until it is forgotten: two jobs are on one CPU while one idles."""
+
+    def claims(self, group: ModelGroup) -> list[Claim]:
+        return [Claim(group.processors)]
+
+
+# --- file systems that do not answer ----------------------------------------------------------------------------------
+
+
+class StartsLate(GuardModel):
+    """What was refused because a file system did not answer begins when it does."""
+
+    def let_go(self, key: Key, n: int = 0) -> Reply:
+        group = self.groups[key]
+        ending, group.ending = group.ending, False
+        try:
+            return super().let_go(key, n)
+        finally:
+            group.ending = ending
+
+
+class TellsNoStall(Guard):
+    """What cannot be ended is the guard's secret."""
+
+    def tells(self, event: happened.Input) -> None:
+        if not isinstance(event, happened.GroupStalled):
+            super().tells(event)
 
 
 #: Each with the promise that the judge names (empty: any), and the first seed that finds it: a test begins there.
 NODES: dict[type[Node], tuple[str, int]] = {
-    SwallowsKills: ("", 16),
-    ObeysTwice: ("P2", 16),
+    altered(Node, core_type=SwallowsKills): ("", 16),
+    altered(Node, core_type=ObeysTwice, model_type=_Careless): ("P2", 16),
     ForgetsAttempts: ("", 0),
-    ObeysAnybody: ("O4", 0),
-    SpeaksForOthers: ("O8", 0),
-    StartsInPauses: ("D4", 2),
-    GoesOnInPauses: ("D4", 10),
-    RunsUnderAnyUid: ("O16", 0),
-    KeepsGroups: ("D6", 0),
-    SeesNobody: ("D1", 0),
-    HopesForNobody: ("D2", 1),
-    RelaxesForEver: ("D3", 5),
+    altered(Node, core_type=ObeysAnybody): ("O4", 0),
+    altered(Node, core_type=SpeaksForOthers): ("O8", 0),
+    altered(Node, model_type=StartsInPauses, desk_type=_HeedlessDesk): ("D4", 2),
+    altered(Node, guard_type=GoesOnInPauses): ("D4", 10),
+    altered(Node, model_type=RunsUnderAnyUid): ("O16", 0),
+    altered(Node, model_type=KeepsGroups): ("D6", 0),
+    altered(Node, desk_type=SeesNobody): ("D1", 0),
+    altered(Node, desk_type=HopesForNobody): ("D2", 1),
+    altered(Node, desk_type=RelaxesForEver): ("D3", 5),
+    altered(Node, model_type=SaysItIsResized): ("S1", 2),
+    altered(Node, model_type=LeavesTheSet): ("S1", 2),
+    altered(Node, model_type=StartsOnAllCpus): ("S1", 2),
+    altered(Node, guard_type=ForgetsTheSet): ("S1", 34),
+    altered(Node, model_type=CountsEndedJobsAsPresent): ("O12", 75),
+    altered(Node, model_type=StartsLate): ("P2", 1),
+    altered(Node, guard_type=TellsNoStall): ("O14", 25),
 }

@@ -80,12 +80,7 @@ class Scheduler:
     thread_type: type[Worker] = Worker
 
     def __init__(
-        self,
-        world: World,
-        directory: Path,
-        config: ClusterConfig,
-        key: Ed25519PrivateKey,
-        watcher: "Watcher",
+        self, world: World, directory: Path, config: ClusterConfig, key: Ed25519PrivateKey, watcher: "Watcher"
     ) -> None:
         """``watcher`` is told first what the rules post, and what is in the journal."""
         self.world = world

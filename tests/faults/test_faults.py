@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 from kit.mutants import sleepers_anywhere
 
-from faults import ailing, depending, mutants, node_mutants, shape_mutants, sleep_mutants, stall_mutants
+from faults import ailing, depending, mutants
 from faults.chain import Chain
 from faults.history import RATES, Result, lived, shrunk
+from faults.mutants import SCHEDULERS
 from faults.node import Node
+from faults.node_mutants import NODES, ForgetsAttempts
 from faults.scheduler import Scheduler
 from faults.shapes import CHANGES
-
-SCHEDULERS = mutants.SCHEDULERS | shape_mutants.SCHEDULERS | sleep_mutants.SCHEDULERS | stall_mutants.SCHEDULERS
-NODES = node_mutants.NODES | shape_mutants.NODES | stall_mutants.NODES
 
 pytestmark = pytest.mark.usefixtures("sets_aside")
 
@@ -102,10 +101,7 @@ def test_chain_of_dependent_jobs_runs_once_and_in_order_without_faults(seed: int
 
 @pytest.mark.parametrize(
     ("seeds", "length"),
-    [
-        pytest.param(range(3), 15, id="some"),
-        pytest.param(range(12), 1000, id="all", marks=pytest.mark.long),
-    ],
+    [pytest.param(range(3), 15, id="some"), pytest.param(range(12), 1000, id="all", marks=pytest.mark.long)],
 )
 def test_chain_of_dependent_jobs_keeps_its_order_under_faults(seeds: Sequence[int], length: int) -> None:
     for seed in seeds:
@@ -129,7 +125,7 @@ def test_a_history_is_shrunk_to_what_breaks_the_promise() -> None:
 
 
 def test_of_a_seeds_faults_those_happen_that_are_chosen() -> None:
-    how: dict[str, Any] = {"node_type": node_mutants.ForgetsAttempts}
+    how: dict[str, Any] = {"node_type": ForgetsAttempts}
     seed, first = 2, 16  # found in its first seconds, and by this fault alone
     whole = lived(seed, **how)
     assert whole.violation

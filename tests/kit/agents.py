@@ -90,13 +90,7 @@ class Scheduler:
         self.payloads: list[bytes] = []  # all that nodes have said after their hello, as it came
         self.got: list[tuple[str, Any]] = []
         self.welcome: Callable[[wire.Hello], wire.Welcome | wire.Rejected] = lambda hello: wire.Welcome(
-            wire.VERSION,
-            self.fence,
-            self.heartbeat_us,
-            self.lease_us,
-            self.contract,
-            new_session(),
-            hello.session,
+            wire.VERSION, self.fence, self.heartbeat_us, self.lease_us, self.contract, new_session(), hello.session
         )
         self._server: Server | None = None
 
@@ -418,13 +412,7 @@ class Cluster:
         return node
 
     def grant(
-        self,
-        job_id: int,
-        nodes: tuple[str, ...],
-        user: str = "root",
-        epoch: int = 1,
-        attempt: int = 1,
-        serial: int = 0,
+        self, job_id: int, nodes: tuple[str, ...], user: str = "root", epoch: int = 1, attempt: int = 1, serial: int = 0
     ) -> bytes:
         return signed(Grant(CLUSTER, epoch, job_id, attempt, user, nodes, serial), load_grant_key(self.authority))
 

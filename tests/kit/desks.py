@@ -16,6 +16,15 @@ from local_load.probe import CALLS, OWN, SAMPLE
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL_LOAD = (sys.executable, "-P", "-m", "cosched.apps.cli.main", "local-load")
+#: A program that presses keys at a desk.
+TYPIST = """
+import os, pty, time
+keys, program = pty.openpty()
+while True:
+    os.write(keys, b"x\\n")
+    os.read(program, 10)
+    time.sleep(0.3)
+"""
 
 
 @contextlib.contextmanager

@@ -164,11 +164,7 @@ class RealGuard:
         self._as_new: object = None  # its condition when it had started; None where it was started again
         self.top: dict[str, object] = {}  # further settings that are in no section
         self.config: dict[str, dict[str, object]] = {
-            "paths": {
-                "run": f"{self.directory}/run",
-                "state": f"{self.directory}/state",
-                "keep": [str(self.work)],
-            },
+            "paths": {"run": f"{self.directory}/run", "state": f"{self.directory}/state", "keep": [str(self.work)]},
             "cgroup": {"mode": "none" if kind == "none" else "auto", "cosched": self.group},
             "security": {"users": "self" if kind == "none" else "switch"},
             # A dedicated machine: in the idle class, a job of a test may get no CPU for as long as others work here.

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
+from kit.desks import TYPIST
 from kit.groups import groups
 from kit.waiting import BOUND_S, wait_for
 from live.conftest import Jobs
@@ -23,14 +24,6 @@ pytestmark = pytest.mark.xdist_group("live")
 PULSE = f"{shlex.quote(sys.executable)} -P -m cosched.programs.pulse --grain-ms 1"
 COMPUTES = f"exec {PULSE} --receive none"
 _LIMIT_S = 900.0  # none of these jobs is to end by itself
-_TYPIST = """
-import os, pty, time
-keys, program = pty.openpty()
-while True:
-    os.write(keys, b"x\\n")
-    os.read(program, 10)
-    time.sleep(0.3)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +171,7 @@ def test_an_owner_at_one_desk_slows_the_whole_job_and_frees_its_share_at_the_oth
     wait_for(share_is(0.5), "nobody to be there")
     with open(os.devnull, "r+b") as null:
         streams = (null.fileno(), null.fileno(), null.fileno())
-        with shared.start(there, [sys.executable, "-c", _TYPIST], streams=streams) as typist:
+        with shared.start(there, [sys.executable, "-c", TYPIST], streams=streams) as typist:
             wait_for(share_is(0.25), "half of what the owner leaves")
             wait_for(lambda: coscheduling(client, neighbour).share == 0.75, "the neighbour to have the rest")
             typist.signal(signal.SIGKILL)

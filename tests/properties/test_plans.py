@@ -192,10 +192,7 @@ def test_a_start_is_sent_when_what_it_needs_is_given_back() -> None:
     ]
     assert (state.machine.capacity.free_procs, state.records[3].holding.held) == (0, None)
     assert state.explain(3).why is Why.AWAITS_PROCESSORS
-    assert said(state.handle(ev.JobResized(0), 25_000_000)) == [
-        "start 3 on 2 (limit 60 s): FITS",
-        "pace 3 0.5",
-    ]
+    assert said(state.handle(ev.JobResized(0), 25_000_000)) == ["start 3 on 2 (limit 60 s): FITS", "pace 3 0.5"]
     assert state.records[3].end_us == 25_000_000 + 2 * 60_000_000  # with half of the processors it asked for
     assert state.records[0].end_us == 10_000_000 + 2 * 50_000_000
     state.validate()

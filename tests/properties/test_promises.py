@@ -151,12 +151,7 @@ def test_easys_reservations_only_come_nearer(load: Workload, ties: Ties) -> None
 @pytest.mark.parametrize("ties", Ties)
 @pytest.mark.parametrize(
     "mutant",
-    [
-        mutants.shadow_off_by_one,
-        mutants.shadow_ignored,
-        mutants.extra_not_decremented,
-        mutants.one_extra_too_many,
-    ],
+    [mutants.shadow_off_by_one, mutants.shadow_ignored, mutants.extra_not_decremented, mutants.one_extra_too_many],
 )
 def test_the_heads_reservation_catches(mutant: type[AbstractContextManager[None]], ties: Ties) -> None:
     with mutant():
@@ -193,12 +188,7 @@ def test_nothing_started_in_a_pass_moves_a_reservation_of_that_pass(
 
 @pytest.mark.parametrize(
     "mutant",
-    [
-        mutants.shadow_off_by_one,
-        mutants.shadow_ignored,
-        mutants.extra_not_decremented,
-        mutants.one_extra_too_many,
-    ],
+    [mutants.shadow_off_by_one, mutants.shadow_ignored, mutants.extra_not_decremented, mutants.one_extra_too_many],
 )
 def test_reservations_of_a_pass_catch(mutant: type[AbstractContextManager[None]]) -> None:
     with mutant():
@@ -250,8 +240,7 @@ def test_the_guarantee_catches_backfilling_anew() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "mutant"),
-    [("arrival", mutants.compression_moves_later), ("schedule", mutants.schedule_order_reversed)],
+    ("choice", "mutant"), [("arrival", mutants.compression_moves_later), ("schedule", mutants.schedule_order_reversed)]
 )
 def test_the_guarantee_catches(choice: str, mutant: type[AbstractContextManager[None]]) -> None:
     with mutant():

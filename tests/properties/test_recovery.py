@@ -70,7 +70,7 @@ def on_paper(value: Any, kind: Any, *, packed: bool = False) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value), type=kind)
 
 
-# --- snapshots --------------------------------------------------------------------------------------------------------
+# --- snapshots, and recorded decisions -------------------------------------------------------------------------------
 
 
 def goes_on_the_same(
@@ -80,9 +80,14 @@ def goes_on_the_same(
     at: int,
     named: bool,
     spoil: Callable[[SavedState], SavedState] | None = None,
+    other: type[Raises] = Raises,
 ) -> None:
-    """A machine restored after ``at`` steps says what the other says, to the end."""
+    """A machine restored after ``at`` steps says what the other says, to the end.
+
+    So does one of any policy that is given the recorded events and decisions, from the beginning.
+    """
     restored: SchedulerState | None = None
+    replayed = SchedulerState(other(policy_named(policy)), how)
     for step, (state, (now_us, event), instructions) in enumerate(
         live(policy_named(policy), seed, 60, named=named, rules=how)
     ):
@@ -96,16 +101,24 @@ def goes_on_the_same(
             if spoil is None:
                 assert restored.snapshot() == state.snapshot()
                 assert dump(restored) == dump(state)
+        if spoil is None:
+            decided = state.decision() if isinstance(event, ev.Boundary) else None
+            recorded = on_paper(decided, Decision | None, packed=bool(seed % 2))
+            assert replayed.replay(event, now_us, recorded) == instructions
+            assert dump(replayed) == dump(state)
+            assert replayed.snapshot() == state.snapshot()
+    if isinstance(replayed.policy, DecidesOtherwise):
+        assert not replayed.policy.asked
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["named", "counted"])
 @pytest.mark.parametrize("policy", POLICIES)
 @of_each
-@given(seed=seeds, how=rules, at=st.integers(0, 60))
-def test_a_restored_machine_goes_on_as_the_other(
-    policy: str, named: bool, seed: int, how: MachineRules, at: int
+@given(seed=seeds, how=rules, at=st.integers(0, 60), other=st.sampled_from([Raises, DecidesOtherwise]))
+def test_a_restored_machine_goes_on_as_the_other_and_a_replay_asks_nobody(
+    policy: str, named: bool, seed: int, how: MachineRules, at: int, other: type[Raises]
 ) -> None:
-    goes_on_the_same(policy, seed, how, at, named)
+    goes_on_the_same(policy, seed, how, at, named, other=other)
 
 
 def without(field: str) -> Callable[[SavedState], SavedState]:
@@ -213,32 +226,6 @@ class Counts:
 
     def plan(self, snapshot: Snapshot) -> Plan:
         return Plan(memory={"passes": (snapshot.memory or {"passes": 0})["passes"] + 1})
-
-
-# --- recorded decisions -----------------------------------------------------------------------------------------------
-
-
-def replays_the_same(policy: str, seed: int, how: MachineRules, named: bool, other: type[Raises]) -> None:
-    """Given the recorded events and decisions, any policy's machine says what was said, and is the same machine."""
-    replayed = SchedulerState(other(policy_named(policy)), how)
-    for state, (now_us, event), instructions in live(policy_named(policy), seed, 60, named=named, rules=how):
-        decided = state.decision() if isinstance(event, ev.Boundary) else None
-        recorded = on_paper(decided, Decision | None, packed=bool(seed % 2))
-        assert replayed.replay(event, now_us, recorded) == instructions
-        assert dump(replayed) == dump(state)
-        assert replayed.snapshot() == state.snapshot()
-    if isinstance(replayed.policy, DecidesOtherwise):
-        assert not replayed.policy.asked
-
-
-@pytest.mark.parametrize("named", [True, False], ids=["named", "counted"])
-@pytest.mark.parametrize("policy", POLICIES)
-@of_each
-@given(seed=seeds, how=rules, other=st.sampled_from([Raises, DecidesOtherwise]))
-def test_replaying_applies_what_was_decided_and_asks_nobody(
-    policy: str, named: bool, seed: int, how: MachineRules, other: type[Raises]
-) -> None:
-    replays_the_same(policy, seed, how, named, other)
 
 
 def test_deciding_again_would_be_noticed() -> None:

@@ -54,8 +54,7 @@ def test_whatever_is_measured_of_running_jobs(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", ["easy", "conservative(arrival)"])
 @pytest.mark.parametrize(
-    "mutant",
-    [mutants.Leaker, mutants.Generous, mutants.LosesOneByOne, mutants.SilentMover, mutants.DeafToLaunches],
+    "mutant", [mutants.Leaker, mutants.Generous, mutants.LosesOneByOne, mutants.SilentMover, mutants.DeafToLaunches]
 )
 def test_it_catches(mutant: type[SchedulerState], policy: str) -> None:
     caught(mutant, policy)

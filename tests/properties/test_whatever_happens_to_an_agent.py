@@ -38,7 +38,7 @@ def order_of(fence: wire.Fence, key: Key, n: int, kind: type[wire.Order]) -> wir
 
 
 class AgentMachine(RuleBasedStateMachine):
-    """One node, and whoever gives it orders."""
+    """One node, and whoever gives it orders; a job's share is what the newest order says that was obeyed, not back."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,6 +49,8 @@ class AgentMachine(RuleBasedStateMachine):
         self.killed: set[Key] = set()  # said to have ended
         self.answers: dict[tuple[Key, int], wire.FromAgent] = {}
         self.commands = 0
+        self.newest: dict[Key, int] = {}  # of the shares that were said to hold
+        self.looked = 0
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
@@ -93,6 +95,20 @@ class AgentMachine(RuleBasedStateMachine):
                 assert busy or [each.code for each in refused] == ["fenced"], said
         if self.world.core is core:
             assert ([*core.attempts], self.world.records, len(self.world.to_guard)) == before
+
+    @rule(key=st.sampled_from(KEYS), n=st.sampled_from((3, 4, 6, 7, 8)), double=st.booleans())
+    def a_share_is_to_change(self, key: Key, n: int, double: bool) -> None:
+        if self.kinds.setdefault((key, n), wire.Resize) is wire.Resize:
+            for _ in range(1 + double):
+                self.world.order(order_of(self.fence, key, n, wire.Resize))
+
+    @rule(key=st.sampled_from(KEYS), numbers=st.lists(st.sampled_from((3, 4, 6)), min_size=2, max_size=4))
+    def shares_follow_each_other(self, key: Key, numbers: list[int]) -> None:
+        """As far as the job is there, and with orders among them that come again, and late."""
+        for n in (1, *numbers):
+            kind = self.kinds.setdefault((key, n), wire.Prepare if n == 1 else wire.Resize)
+            self.world.order(order_of(self.fence, key, n, kind))
+            self.world.settle()
 
     @rule()
     def a_scheduler_welcomes(self) -> None:
@@ -193,6 +209,28 @@ class AgentMachine(RuleBasedStateMachine):
         for key in self.killed:
             assert not self.world.guard.running(key), f"{key} runs, and was said to have ended"
 
+    @invariant()
+    def no_older_share_is_said_to_hold(self) -> None:
+        world = self.world
+        for message in world.history[self.looked :]:
+            if isinstance(message, fx.Drop):
+                self.newest.pop(message.key, None)
+            elif isinstance(message, wire.Resized):
+                key = message.order.job_id, message.order.attempt
+                assert message.order.n >= self.newest.get(key, 0), f"{message}, after {self.newest[key]}"
+                assert len(message.cpus) == message.order.n % 3
+                self.newest[key] = message.order.n
+        self.looked = len(world.history)
+
+    @invariant()
+    def what_was_said_to_hold_is_at_the_guard(self) -> None:
+        for key, n in self.newest.items():
+            group = self.world.guard.groups.get(key)
+            if group is not None and group.resize_order == n:
+                assert (group.tasks, group.cpus) == (1 + n, n % 3 or None)
+            elif group is not None and group.resize_order:
+                assert group.resize_order > n, "an older one was obeyed later"
+
     # --- in the end ---------------------------------------------------------------------------------------------------
 
     def teardown(self) -> None:
@@ -247,55 +285,7 @@ class AgentMachine(RuleBasedStateMachine):
             forgotten = True
 
 
-class ReshapedMachine(AgentMachine):
-    """The same node, whose jobs change their share: to what the newest order says that was obeyed, and not back."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.newest: dict[Key, int] = {}  # of the shares that were said to hold
-        self.looked = 0
-
-    @rule(key=st.sampled_from(KEYS), n=st.sampled_from((3, 4, 6, 7, 8)), double=st.booleans())
-    def a_share_is_to_change(self, key: Key, n: int, double: bool) -> None:
-        if self.kinds.setdefault((key, n), wire.Resize) is wire.Resize:
-            for _ in range(1 + double):
-                self.world.order(order_of(self.fence, key, n, wire.Resize))
-
-    @rule(key=st.sampled_from(KEYS), numbers=st.lists(st.sampled_from((3, 4, 6)), min_size=2, max_size=4))
-    def shares_follow_each_other(self, key: Key, numbers: list[int]) -> None:
-        """As far as the job is there, and with orders among them that come again, and late."""
-        for n in (1, *numbers):
-            kind = self.kinds.setdefault((key, n), wire.Prepare if n == 1 else wire.Resize)
-            self.world.order(order_of(self.fence, key, n, kind))
-            self.world.settle()
-
-    @invariant()
-    def no_older_share_is_said_to_hold(self) -> None:
-        world = self.world
-        for message in world.history[self.looked :]:
-            if isinstance(message, fx.Drop):
-                self.newest.pop(message.key, None)
-            elif isinstance(message, wire.Resized):
-                key = message.order.job_id, message.order.attempt
-                assert message.order.n >= self.newest.get(key, 0), f"{message}, after {self.newest[key]}"
-                assert len(message.cpus) == message.order.n % 3
-                self.newest[key] = message.order.n
-        self.looked = len(world.history)
-
-    @invariant()
-    def what_was_said_to_hold_is_at_the_guard(self) -> None:
-        for key, n in self.newest.items():
-            group = self.world.guard.groups.get(key)
-            if group is not None and group.resize_order == n:
-                assert (group.tasks, group.cpus) == (1 + n, n % 3 or None)
-            elif group is not None and group.resize_order:
-                assert group.resize_order > n, "an older one was obeyed later"
-
-
-HOW = settings(max_examples=settings().max_examples * 3 // 2, stateful_step_count=50, deadline=None)
-
-ReshapedMachine.TestCase.settings = HOW
-TestReshapedAgent = ReshapedMachine.TestCase
-
-AgentMachine.TestCase.settings = HOW
+AgentMachine.TestCase.settings = settings(
+    max_examples=settings().max_examples * 3 // 2, stateful_step_count=50, deadline=None
+)
 TestAgent = AgentMachine.TestCase

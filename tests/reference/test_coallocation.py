@@ -188,8 +188,7 @@ def test_an_adaptive_job_does_not_share_clusters_with_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "expected"),
-    [(Easy(), {1: 0, 2: 10, 3: 25, 4: 1}), (Conservative("arrival"), {1: 0, 2: 10, 3: 20, 4: 30})],
+    ("rule", "expected"), [(Easy(), {1: 0, 2: 10, 3: 25, 4: 1}), (Conservative("arrival"), {1: 0, 2: 10, 3: 20, 4: 30})]
 )
 def test_conservative_delays_no_job_where_easy_delays_the_second(
     rule: Rule[Clusters], expected: dict[int, float]

@@ -92,10 +92,7 @@ def test_moldable_jobs_that_start_together_leave_to_each_other_what_sizes_leave(
 
 def test_speeds_say_how_much_is_done() -> None:
     """1, 3, 4 for 1, 2, 3 processes: 30 alone at 4, then 2 beside 1 until the newcomer has done 10."""
-    jobs = [
-        Job(1, 0, (1, 2, 3), 80 * SECOND, malleable=True, speeds=(1, 3, 4)),
-        rigid(2, 1, 10, at_s=5),
-    ]
+    jobs = [Job(1, 0, (1, 2, 3), 80 * SECOND, malleable=True, speeds=(1, 3, 4)), rigid(2, 1, 10, at_s=5)]
     ran = simulate(3, jobs, EQUAL)
     assert ran[1].held == [(0, 3), (5, 2), (15, 3)]
     assert ran[1].times_s == (0, 22.5)
@@ -145,11 +142,7 @@ def test_an_evolving_job_gets_what_it_asks_for() -> None:
 
 @pytest.mark.parametrize(
     ("refused", "end", "rows"),
-    [
-        ("keep", 20, [(0, 4)]),
-        ("part", 16.666667, [(0, 4), (10, 6)]),
-        ("wait", 105, [(0, 4), (100, 8)]),
-    ],
+    [("keep", 20, [(0, 4)]), ("part", 16.666667, [(0, 4), (10, 6)]), ("wait", 105, [(0, 4), (100, 8)])],
 )
 def test_an_evolving_job_is_refused(refused: str, end: float, rows: list[tuple[float, int]]) -> None:
     ran = simulate(10, [GROWS, rigid(2, 4, 400)], Policy(refused=refused))
@@ -166,11 +159,7 @@ def test_what_the_machine_does_not_have_is_refused_in_any_case(refused: str) -> 
 
 def test_who_asked_first_is_answered_first() -> None:
     """Job 2 asks at 5, job 1 at 10; at 20 there is enough for one of them."""
-    jobs = [
-        rigid(1, 3, 60, evolve=((HALF, 3),)),
-        rigid(2, 3, 60, evolve=((Fraction(1, 4), 3),)),
-        rigid(3, 4, 80),
-    ]
+    jobs = [rigid(1, 3, 60, evolve=((HALF, 3),)), rigid(2, 3, 60, evolve=((Fraction(1, 4), 3),)), rigid(3, 4, 80)]
     ran = simulate(10, jobs, Policy(refused="wait"))
     assert ran[2].held == [(0, 3), (20, 6)]
     assert ran[1].held == [(0, 3), (27.5, 6)]

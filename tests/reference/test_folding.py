@@ -58,12 +58,7 @@ def test_the_largest_sizes_of_the_paper_s_programs() -> None:
 # The four schedules of the paper's Figure 1, as its text describes them: 16 CPUs, four jobs at once, 1, 3, 4 Short and
 # 2 Long. Sizes and times are ours; the text says what happens to whom, not when. Its last two labels both say (c).
 
-FIGURE_1 = [
-    job(1, [10], 100),
-    job(2, [14, 16], 448, long=True),
-    job(3, list(range(1, 7)), 80),
-    job(4, [2], 80),
-]
+FIGURE_1 = [job(1, [10], 100), job(2, [14, 16], 448, long=True), job(3, list(range(1, 7)), 80), job(4, [2], 80)]
 
 
 def test_figure_1a_fifo_leaves_a_hole_that_the_long_job_cannot_use() -> None:

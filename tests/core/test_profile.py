@@ -40,38 +40,29 @@ def first_hole(array: list[int], procs: int, length: int, after: int) -> int:
 
 
 @given(st.integers(0, 8), change_lists)
-def test_free_at_every_time(free_procs: int, made: list[Change]) -> None:
+def test_it_is_the_array_in_runs_and_undone_changes_leave_it_as_it_was(free_procs: int, made: list[Change]) -> None:
     profile, array = built(free_procs, made)
     assert [profile.free_at(time) for time in range(END)] == array[:END]
     assert profile.lowest() == min(array)
-
-
-@given(st.integers(0, 8), change_lists)
-def test_times_rise_and_no_change_at_a_rim_is_kept_twice(free_procs: int, made: list[Change]) -> None:
-    profile, _ = built(free_procs, made)
     assert profile.times == sorted(set(profile.times))
-    assert len(profile.times) == len(profile.free) <= 2 * len(made) + 1
-
-
-@given(st.integers(0, 8), change_lists)
-def test_normal_is_the_array_in_runs(free_procs: int, made: list[Change]) -> None:
-    profile, array = built(free_procs, made)
+    assert len(profile.times) == len(profile.free) <= 2 * len(made) + 1, "no change at a rim is kept twice"
     runs = [(time, free) for time, free in enumerate(array) if time == 0 or array[time - 1] != free]
     assert profile.normal() == runs
-
-
-@given(st.integers(0, 8), change_lists)
-def test_undone_changes_leave_the_profile_as_it_was(free_procs: int, made: list[Change]) -> None:
-    profile, _ = built(free_procs, made)
+    other = profile.copy()
     for start, length, delta in reversed(made):
-        profile.change(start, start + length, -delta)
-    assert profile.normal() == [(0, free_procs)]
+        other.change(start, start + length, -delta)
+    assert other.normal() == [(0, free_procs)]
+    assert profile.normal() == runs, "a copy is independent"
 
 
-@given(change_lists, st.integers(1, 8), st.integers(1, 20), st.integers(0, 50))
-def test_earliest(made: list[Change], procs: int, length: int, after: int) -> None:
+@given(change_lists, st.integers(1, 8), st.integers(1, 20), st.integers(0, 50), st.integers(0, 90))
+def test_earliest_and_no_further_than_it_is_asked_to_look(
+    made: list[Change], procs: int, length: int, after: int, until: int
+) -> None:
     profile, array = built(8, made)
-    assert profile.earliest(procs, length, after) == first_hole(array, procs, length, after)
+    until, hole = max(until, after), first_hole(array, procs, length, after)
+    assert profile.earliest(procs, length, after) == hole
+    assert profile.earliest(procs, length, after, until) == min(until, hole)
 
 
 def test_earliest_of_a_job_that_never_fits() -> None:
@@ -79,15 +70,6 @@ def test_earliest_of_a_job_that_never_fits() -> None:
     assert profile.earliest(3, 5, 0) == 10
     with pytest.raises(ValueError, match="4 processors are never free together: 3 at the end"):
         profile.earliest(4, 5, 0)
-
-
-@given(change_lists, st.integers(1, 8), st.integers(1, 20), st.integers(0, 50), st.integers(0, 90))
-def test_earliest_looks_no_further_than_it_is_asked_to(
-    made: list[Change], procs: int, length: int, after: int, until: int
-) -> None:
-    profile, array = built(8, made)
-    until = max(until, after)
-    assert profile.earliest(procs, length, after, until) == min(until, first_hole(array, procs, length, after))
 
 
 @given(change_lists, st.integers(0, 50), change_lists)
@@ -142,14 +124,6 @@ def test_of_running(free_procs: int, running: list[tuple[int, int]]) -> None:
     profile = Profile.of_running(0, free_procs, ends)
     for time in range(25):
         assert profile.free_at(time) == free_procs + sum(procs for end, procs in running if end <= time)
-
-
-@given(change_lists)
-def test_a_copy_is_independent(made: list[Change]) -> None:
-    profile, _ = built(8, made)
-    before = profile.normal()
-    profile.copy().change(3, 9, -5)
-    assert profile.normal() == before
 
 
 def test_a_change_of_no_length_changes_nothing() -> None:

@@ -368,16 +368,17 @@ def test_what_he_sets_in_the_environment_reaches_no_process_but_his(desk: Desk) 
     assert values["COSCHED_NODE_FILE"] != "/etc/passwd"
 
 
-@pytest.mark.parametrize("name", ["../../etc/cron.d/x", "a/b", "..", "x\ny", "\x1b[2J"])
-def test_names_with_dots_and_slashes_name_no_files(desk: Desk, name: str) -> None:
-    before = sorted(str(path.relative_to(desk.node.state)) for path in desk.node.state.glob("*"))
-    given = {"script": "#!/bin/sh\nexit 0\n", "directory": "/", "name": name}
-    status, answered = desk.curl(desk.bob, "POST", "/v1/jobs", given)
-    if status == 201:
-        desk.ended(answered["job_id"])
-        assert sorted(str(path.relative_to(desk.node.state)) for path in desk.node.state.glob("*")) == before
-    else:
-        assert (status, name.isprintable()) == (400, False)
+def test_names_with_dots_and_slashes_name_no_files(desk: Desk) -> None:
+    before = sorted(path.name for path in desk.node.state.glob("*"))
+    good = {"script": "#!/bin/sh\nexit 0\n", "directory": "/"}
+    answers = {
+        name: desk.curl(desk.bob, "POST", "/v1/jobs", good | {"name": name})
+        for name in ("../../etc/cron.d/x", "a/b", "..", "x\ny", "\x1b[2J")
+    }
+    assert {name for name, (status, _) in answers.items() if status == 400} == {"x\ny", "\x1b[2J"}
+    for job_id in (job["job_id"] for status, job in answers.values() if status == 201):
+        desk.ended(job_id)
+    assert sorted(path.name for path in desk.node.state.glob("*")) == before
     for stream in ("../stdout", "..%2f..%2fepoch", "/etc/passwd"):
         assert desk.curl(desk.bob, "GET", f"/v1/jobs/1/output?stream={stream}")[0] in (400, 403, 404)
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -129,15 +130,13 @@ async def test_an_operators_token_is_no_operator(files: Cluster) -> None:
         assert (status, problem["message"]) == (403, f"nodes are drained and resumed by operators; {ME} is none")
 
 
-@pytest.mark.parametrize(
-    "path", ["/v1/jobs", "/v1/nodes", "/v1/cluster", "/metrics", "/healthz", "/v1/openapi.json", "/no/such"]
-)
-async def test_without_certificate_and_token_there_is_nothing_to_see(files: Cluster, path: str) -> None:
+async def test_without_certificate_and_token_there_is_nothing_to_see(files: Cluster) -> None:
+    paths = ("/v1/jobs", "/v1/nodes", "/v1/cluster", "/metrics", "/healthz", "/v1/openapi.json", "/no/such")
     async with running(files) as service:
         port, context = service.service.port or 0, trusting(files)
-        for words in (None, "", "cosched_00_11", "é"):
+        for words, path in product((None, "", "cosched_00_11", "é"), paths):
             status, problem = await ask(port, words, path, ssl=context)
-            assert status == 401, (words, problem)
+            assert status == 401, (words, path, problem)
             assert set(problem) >= {"message", "where"}
         lines = [line for line in service.log.getvalue().splitlines() if "token refused" in line]
         assert len(lines) == 1, "said once a minute"
@@ -162,9 +161,8 @@ async def test_a_token_opens_no_agents_link_and_where_tokens_are_off_nothing(fil
         closed.close()
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
+async def test_what_is_no_request_for_a_token(files: Cluster) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"life_s": 0}, "token: life_s: found 0"),
         ({"life_s": 1e12}, "max_token_time"),
         ({}, "life_s"),
@@ -172,11 +170,10 @@ async def test_a_token_opens_no_agents_link_and_where_tokens_are_off_nothing(fil
         ({"life_s": 9, "user": "../x"}, "user name"),
         ({"life_s": 9, "label": "\n"}, "token: label"),
         ({"life_s": 9, "wheel": True}, "wheel"),
-    ],
-)
-async def test_what_is_no_request_for_a_token(files: Cluster, body: dict[str, Any], words: str) -> None:
+    ]
     async with running(files) as service:
-        assert words in (await service.post("/v1/tokens", body, 400))["message"]
+        for body, words in cases:
+            assert words in (await service.post("/v1/tokens", body, 400))["message"]
         assert (await service.get("/v1/tokens"))["tokens"] == []
 
 

@@ -19,10 +19,8 @@ from kit.waiting import BOUND_S
 
 from cosched.client.client import Client
 from cosched.client.transport import Transport
-from cosched.config.cluster import load_cluster
 from cosched.errors import Failed
 from cosched.wire.api import JobDoc, Submission
-from space_scheduler.service.app import host_of
 
 
 class Address:
@@ -73,11 +71,11 @@ class Address:
 class Scheduler:
     """A real one, as a process."""
 
-    def __init__(self, nodes: Nodes, name: str, state: Path | None = None, *, lease: str = "60s") -> None:
+    def __init__(self, nodes: Nodes, name: str, *, lease: str = "60s") -> None:
         self.base = nodes.base / name
         self.base.mkdir()
         self.port, self.socket = free_port(), self.base / "s.sock"
-        self.state = state or self.base / "state"
+        self.state = self.base / "state"
         self.log = self.base / "log"
         self.settings = self.base / "cluster.yaml"
         self.settings.write_text(
@@ -91,25 +89,13 @@ class Scheduler:
         )  # fmt: skip
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *options: str) -> None:
-        command = [sys.executable, "-m", "cosched.apps.cli.main", "scheduler", "--config", str(self.settings), *options]
+    async def started(self) -> "Scheduler":
+        command = [sys.executable, "-m", "cosched.apps.cli.main", "scheduler", "--config", str(self.settings)]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-
-    async def started(self, *options: str) -> "Scheduler":
-        self.start(*options)
-        assert self.process is not None
-        process = self.process
+            process = self.process = subprocess.Popen(command, stdout=log, stderr=log)
         await until(lambda: process.poll() is not None or b"ready" in self.log.read_bytes(), "ready", BOUND_S)
         assert process.poll() is None, self.log.read_text()
         return self
-
-    async def has_started(self, times: int) -> None:
-        """Its journal counts so many starts more."""
-        for _ in range(times):
-            host = host_of(load_cluster(self.settings), lambda _: None, lambda _: None)
-            await host.start()
-            await host.close()
 
     def send(self, number: int) -> None:
         assert self.process is not None
@@ -228,64 +214,3 @@ async def test_an_old_scheduler_that_wakes_up_is_refused_and_changes_nothing(sta
         with new.client() as client:
             client.cancel(job_id)
         await new.job_is(job_id, "cancelled")
-
-
-async def test_two_on_one_journal_and_a_copy_of_it(stage: tuple[Nodes, Address]) -> None:
-    nodes, address = stage
-    first = Scheduler(nodes, "first")
-    second = Scheduler(nodes, "second", state=first.state)
-    double = Scheduler(nodes, "double")
-    with ended(first, second, double):
-        # copied after a start, and started twice: two of the same epoch, and whom the agent met first is the one
-        await first.has_started(1)
-        shutil.copytree(first.state, double.state)
-        await first.started()
-        second.start()
-        assert second.process is not None
-        assert second.process.wait(BOUND_S) == 1
-        assert first.process is not None
-        assert f"another scheduler (process {first.process.pid}) works with it" in second.log.read_text()
-        await double.started()
-        address.move(first.port)
-        nodes.node("a")
-        await first.node_is("up")
-        address.move(double.port)
-        await until(lambda: "another scheduler with the same epoch" in double.log.read_text(), "refused", BOUND_S)
-        with double.client() as client:
-            assert [node.state for node in client.nodes()] == ["unknown"]
-
-
-@pytest.mark.slow
-async def test_a_fresh_journal_drives_an_existing_lab_only_when_it_is_told_to(stage: tuple[Nodes, Address]) -> None:
-    nodes, address = stage
-    old, fresh = Scheduler(nodes, "old"), Scheduler(nodes, "fresh")
-    with ended(old, fresh):
-        await old.started()
-        address.move(old.port)
-        node = nodes.node("a")
-        await old.node_is("up")
-        job_id = old.submit("exec sleep 6002")
-        await old.job_is(job_id, "running")
-        await until(lambda: pids_of(nodes, "sleep 6002"), "the job to run")
-        await fresh.has_started(1)  # more starts than the lab has seen: epochs alone would let it in
-        await fresh.started()
-        address.move(fresh.port)
-        remedy = "'cosched scheduler --take-over' if this journal is the one"
-        await until(lambda: remedy in fresh.log.read_text(), "the refusal with its remedy", BOUND_S)
-        await until(lambda: "--take-over" in node.log.read_text(), "the agent's log to have it too")
-        assert pids_of(nodes, "sleep 6002"), "its job goes on"
-        fresh.stop()
-        fresh.log.write_bytes(b"")
-        await fresh.started("--take-over")
-        await fresh.node_is("up")
-        attempts = node.state / "attempts"
-        await until(lambda: not list(attempts.iterdir()), "what the other had there to end", BOUND_S)
-        assert not pids_of(nodes, "sleep 6002")
-        assert (await fresh.job_is(fresh.submit("exit 0"), "completed")).state == "completed"
-        address.move(old.port)
-        await until(lambda: "hello: obeyed" in old.log.read_text(), "the old one to be out", BOUND_S)
-        fresh.stop()
-        fresh.log.write_bytes(b"")
-        await fresh.started()  # it has taken over for good: a plain restart needs no word
-        address.move(fresh.port)
-        await fresh.node_is("up")

@@ -19,72 +19,48 @@ from cosched.wire import messages as wire
 GOOD: dict[str, Any] = {"script": "#!/bin/sh\ntrue\n", "directory": "/tmp"}
 
 
-class TestOthers:
+async def test_another_user_on_the_socket_sees_the_state_and_changes_nothing_of_others(service: Running) -> None:
     """Identity by peer credentials: a process of another real user on the same socket."""
+    for command in ("curl", "setpriv"):
+        if shutil.which(command) is None:
+            pytest.skip(f"needs {command}")
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to be another user")
+    nobody = pwd.getpwnam("nobody")
+    become = ["setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
+    call = ["curl", "-sS", "-m", f"{BOUND_S}", "-w", "\n%{http_code}", "--unix-socket", str(service.cluster.socket)]
 
-    def curl(self, service: Running, *arguments: str) -> asyncio.Future[str]:
-        for command in ("curl", "setpriv"):
-            if shutil.which(command) is None:
-                pytest.skip(f"needs {command}")
-        if os.geteuid() != 0:
-            pytest.skip("needs root, to be another user")
-        nobody = pwd.getpwnam("nobody")
-        as_nobody = ["setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
-        call = ["curl", "-sS", "-m", f"{BOUND_S}", "-w", "\n%{http_code}", "--unix-socket", str(service.cluster.socket)]
+    async def curl(*arguments: str) -> tuple[int, str, Any]:
         *options, path = arguments
-        whole = [*as_nobody, *call, *options, f"http://localhost{path}"]
-        loop = asyncio.get_running_loop()
-        return loop.run_in_executor(
-            None, lambda: subprocess.run(whole, capture_output=True, text=True, check=True).stdout
-        )
+        whole = [*become, *call, *options, f"http://localhost{path}"]
+        ended = await asyncio.to_thread(subprocess.run, whole, capture_output=True, text=True, check=True)
+        body, status = ended.stdout.rsplit("\n", 1)
+        return int(status), body, json.loads(body)
 
-    async def test_they_see_the_state_and_no_more(self, service: Running) -> None:
-        async with service.agent("n1") as agent:
-            job_id = await service.submit(environment={"SECRET": "hush"}, name="mine")
-            await service.job_in(job_id, "running")
-            await agent.ends(job_id, wire.Exit(status=1), b"a secret\n")
-            mine = await service.job_in(job_id, "failed")
-            body, status = (await self.curl(service, f"/v1/jobs/{job_id}")).rsplit("\n", 1)
-            assert status == "200"
-            theirs = json.loads(body)
-            assert (theirs["state"], theirs["user"]) == ("failed", ME)
-            assert theirs["directory"] == ""
-            assert theirs["failure"] is None
-            assert mine.failure is not None
-            assert mine.failure.tail == ["a secret"]
-            assert "hush" not in body
-            assert "a secret" not in body
-
-    @pytest.mark.parametrize("verb", ["cancel", "hold", "release"])
-    async def test_they_change_nothing(self, service: Running, verb: str) -> None:
-        async with service.agent("n1"):
-            job_id = await service.submit(hold=True)
-            body, status = (await self.curl(service, "-X", "POST", f"/v1/jobs/{job_id}/{verb}")).rsplit("\n", 1)
-            assert status == "403"
-            assert json.loads(body)["message"] == f"job {job_id} is {ME}'s; nobody may not {verb} it"
-            assert (await service.job(job_id)).state == "waiting"
-
-    async def test_they_read_no_output(self, service: Running) -> None:
-        async with service.agent("n1"):
-            job_id = await service.submit(hold=True)
-            body, status = (await self.curl(service, f"/v1/jobs/{job_id}/output")).rsplit("\n", 1)
-            assert status == "403"
-            assert "may not read the output of it" in json.loads(body)["message"]
-
-    async def test_their_own_jobs_are_theirs(self, service: Running) -> None:
-        async with service.agent("n1"):
-            sent = json.dumps(GOOD | {"hold": True})
-            body, status = (await self.curl(service, "-d", sent, "/v1/jobs")).rsplit("\n", 1)
-            assert status == "201"
-            made = json.loads(body)
-            assert made["user"] == "nobody"
-            body, _ = (await self.curl(service, "-X", "POST", f"/v1/jobs/{made['job_id']}/cancel")).rsplit("\n", 1)
-            assert json.loads(body)["state"] == "cancelled"
-
-    async def test_they_drain_nothing(self, service: Running) -> None:
-        body, status = (await self.curl(service, "-X", "POST", "/v1/nodes/n1/drain")).rsplit("\n", 1)
-        assert status == "403"
-        assert json.loads(body)["message"] == "nodes are drained and resumed by operators; nobody is none"
+    async with service.agent("n1") as agent:
+        job_id = await service.submit(environment={"SECRET": "hush"}, name="mine")
+        await service.job_in(job_id, "running")
+        await agent.ends(job_id, wire.Exit(status=1), b"a secret\n")
+        mine = await service.job_in(job_id, "failed")
+        assert mine.failure is not None
+        assert mine.failure.tail == ["a secret"]
+        status, body, theirs = await curl(f"/v1/jobs/{job_id}")
+        assert (status, theirs["state"], theirs["user"], theirs["directory"]) == (200, "failed", ME, "")
+        assert theirs["failure"] is None
+        assert "hush" not in body
+        assert "a secret" not in body
+        held = await service.submit(hold=True)
+        for verb in ("cancel", "hold", "release"):
+            status, _, problem = await curl("-X", "POST", f"/v1/jobs/{held}/{verb}")
+            assert (status, problem["message"]) == (403, f"job {held} is {ME}'s; nobody may not {verb} it")
+        assert (await service.job(held)).state == "waiting"
+        status, _, problem = await curl(f"/v1/jobs/{held}/output")
+        assert (status, "may not read the output of it" in problem["message"]) == (403, True)
+        status, _, made = await curl("-d", json.dumps(GOOD | {"hold": True}), "/v1/jobs")
+        assert (status, made["user"]) == (201, "nobody")
+        assert (await curl("-X", "POST", f"/v1/jobs/{made['job_id']}/cancel"))[2]["state"] == "cancelled"
+        status, _, problem = await curl("-X", "POST", "/v1/nodes/n1/drain")
+        assert (status, problem["message"]) == (403, "nodes are drained and resumed by operators; nobody is none")
 
 
 class TestOverTls:
@@ -104,10 +80,10 @@ class TestOverTls:
             status, problem = await self.ask(service, "user", "bob", f"/v1/jobs/{made['job_id']}/cancel", "POST")
             assert (status, problem["message"]) == (403, f"job {made['job_id']} is ada's; bob may not cancel it")
 
-    @pytest.mark.parametrize("path", ["/v1/jobs", "/healthz", "/metrics", "/v1/openapi.json", "/page/static/main.js"])
-    async def test_a_node_is_no_user(self, service: Running, path: str) -> None:
-        status, problem = await self.ask(service, "node", "n1", path)
-        assert (status, problem["message"]) == (403, "the API is for users; this is the certificate of node 'n1'")
+    async def test_a_node_is_no_user(self, service: Running) -> None:
+        for path in ("/v1/jobs", "/healthz", "/metrics", "/v1/openapi.json", "/page/static/main.js"):
+            status, problem = await self.ask(service, "node", "n1", path)
+            assert (status, problem["message"]) == (403, "the API is for users; this is the certificate of node 'n1'")
 
     async def test_nobody_without_a_certificate_of_ours(
         self, service: Running, make_cluster: Callable[..., Cluster]

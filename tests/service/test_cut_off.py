@@ -2,139 +2,106 @@
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import Any
 
-from kit.service import ME, Agent, Cluster, Running, running
+import pytest
+from kit.service import Cluster, running
+from service.test_service_core import Rules, posted, sent
 
+from cosched.model.job import JobState
 from cosched.wire import messages as wire
+from space_scheduler.machine import events as ev
+from space_scheduler.machine.instructions import Kill
+from space_scheduler.reasons import CANCELLED
+from space_scheduler.service.core.worker import Post
+from space_scheduler.service.launch.values import Effect, Heard, InJournal, Removed, Say
 
 #: n1 is in the scheduler's own lab, n2 and n3 are in the other.
 LABS = {"n1": "a", "n2": "b", "n3": "b"}
 
 
-async def up(stack: AsyncExitStack, service: Running, *nodes: str, **hello: Any) -> list[Agent]:
-    return [await stack.enter_async_context(service.agent(each, cluster=LABS[each], **hello)) for each in nodes]
+def labs(*on: str, of: dict[str, str] = LABS) -> Rules:
+    """Job 1 runs on these of the nodes, all of which are in service."""
+    rules = Rules(JobState.RUNNING, *on, others=tuple(LABS.keys() - set(on)))
+    for name in LABS:
+        comes(rules, name, of)
+    return rules
 
 
-def report(job_id: int, **more: Any) -> dict[str, Any]:
-    return {"groups": (wire.GroupReport(job_id, 1, "running", 2, **more),)}
+def comes(rules: Rules, name: str, of: dict[str, str] = LABS) -> list[Effect]:
+    """A node calls, with what it has of the job."""
+    there = [wire.GroupReport(1, 1, "running", 1)] if name in rules.core.launches.attempts[1].gang.nodes else []
+    return rules.journalled(rules.comes(name, *there, cluster=of[name]))
 
 
-async def inside(service: Running) -> int:
-    """A job that runs on n2 and n3."""
-    job_id = await service.submit(tasks=3)
-    job = await service.job_in(job_id, "running")
-    assert {share.name for share in job.nodes} == {"n2", "n3"}
-    return job_id
+def end(effects: list[Effect]) -> tuple[JobState, str | None, str]:
+    """How the job has ended: its state, and the node and the message that its user is told."""
+    (post,) = [each for each in effects if isinstance(each, Post) and isinstance(each.event, ev.JobEnded)]
+    assert isinstance(post.event, ev.JobEnded)
+    failure = post.facts and post.facts.failure
+    return (post.event.outcome, failure.node, failure.message) if failure else (post.event.outcome, None, "")
 
 
-async def states(service: Running) -> dict[str, str]:
-    return {node["name"]: node["state"] for node in (await service.get("/v1/nodes"))["nodes"]}
+def test_a_job_wholly_there_goes_on_and_is_adopted() -> None:
+    rules = labs("n2", "n3")
+    told = rules.passes(6, "n1")
+    assert posted(told, ev.NodeCutOff) == [ev.NodeCutOff("n2"), ev.NodeCutOff("n3")]
+    assert (posted(told, ev.JobEnded), sent(told, wire.Kill)) == ([], [])
+    assert [each.fields["todo"] for each in told if isinstance(each, Say) and each.what == "job cut off"] == [
+        "it goes on there"
+    ]
+    back = [*comes(rules, "n2"), *comes(rules, "n3"), *rules.passes(6, "n1", "n2", "n3")]
+    assert (sent(back, wire.Prepare), sent(back, wire.Kill), posted(back, ev.JobEnded)) == ([], [], [])
+    rules.feed(Heard("n2", wire.ProgramEnded(1, 1, wire.Exit(status=0))))
+    rules.feed(Heard("n2", wire.GroupEnded(1, 1)))
+    assert end(rules.feed(Heard("n3", wire.GroupEnded(1, 1))))[0] is JobState.COMPLETED
 
 
-async def test_jobs_wholly_there_go_on_and_are_adopted_others_are_lost_and_nothing_starts_there(
-    make_cluster: Callable[..., Cluster],
-) -> None:
-    async with running(make_cluster(lease="5s"), still=True) as service, AsyncExitStack() as stack:
-        first, _, _ = await up(stack, service, "n1", "n2", "n3")
-        stays = await inside(service)
-        across = await service.submit(tasks=2, components=[1, 1])
-        await service.job_in(across, "running")
-        await service.passes(6, first)
-        lost = await service.job_in(across, "node lost")
-        assert lost.failure is not None
-        assert lost.failure.node in ("n2", "n3")
-        assert await states(service) == {"n1": "up", "n2": "lost", "n3": "lost"}
-        assert (await service.job(stays)).state == "running"
-        assert "goes on there" in await service.logged("job cut off", f'"job":{stays}')
-        waits = await service.submit(tasks=3)
-        own = await service.submit(tasks=1)
-        await service.job_in(own, "running")
-        assert (await service.job(waits)).state == "queued"
-        async with AsyncExitStack() as mended:
-            second, third = await up(mended, service, "n2", "n3", **report(stays))
-            assert (await service.job(stays)).state == "running"
-            assert not second.heard_already(wire.Prepare)
-            assert not second.heard_already(wire.Kill)
-            await service.passes(6, first, second, third)
-            assert (await service.job(stays)).state == "running"
-            by_node = {"n2": second, "n3": third}
-            leader = by_node[(await service.job(stays)).nodes[0].name]
-            await leader.ends(stays, wire.Exit(status=0))
-            await service.job_in(stays, "completed")
-            await service.job_in(waits, "running")
+def test_a_job_across_labs_has_lost_a_node() -> None:
+    rules = labs("n1", "n2")
+    assert set(sent(rules.passes(6, "n1"), wire.Kill)) == {("n1", 1)}
+    assert end(rules.feed(Heard("n1", wire.GroupEnded(1, 1))))[:2] == (JobState.NODE_LOST, "n2")
 
 
-async def test_a_job_that_asked_for_it_runs_again(make_cluster: Callable[..., Cluster]) -> None:
-    async with running(make_cluster(lease="5s"), still=True) as service, AsyncExitStack() as stack:
-        first, _, _ = await up(stack, service, "n1", "n2", "n3")
-        across = await service.submit(tasks=2, components=[1, 1], requeue=True)
-        await service.job_in(across, "running")
-        await service.passes(6, first)
-        await service.job_in(across, "queued")
-        async with AsyncExitStack() as mended:
-            await up(mended, service, "n2", "n3")
-            again = await service.job_in(across, "running")
-            assert [step.state for step in again.history].count("running") == 2
+@pytest.mark.parametrize("of", [LABS, dict.fromkeys(LABS, "")], ids=["one node alone", "the one lab"])
+def test_nodes_that_are_no_whole_lab_of_several_are_lost_with_their_jobs(of: dict[str, str]) -> None:
+    rules = labs("n2", "n3", of=of)
+    heard = ["n1", "n3"] if of is LABS else []
+    told = rules.passes(6, *heard)
+    assert {event.name for event in posted(told, ev.NodeLost)} == LABS.keys() - set(heard)
+    told += rules.feed(Heard("n3", wire.GroupEnded(1, 1)))
+    assert end(told)[:2] == (JobState.NODE_LOST, "n2")
 
 
-async def test_one_node_alone_is_lost_with_its_jobs(make_cluster: Callable[..., Cluster]) -> None:
-    async with running(make_cluster(lease="5s"), still=True) as service, AsyncExitStack() as stack:
-        first, _, third = await up(stack, service, "n1", "n2", "n3")
-        job_id = await inside(service)
-        await service.passes(6, first, third)
-        await service.job_in(job_id, "node lost")
-        assert await states(service) == {"n1": "up", "n2": "lost", "n3": "up"}
+def test_a_node_that_does_not_come_back_with_its_lab_is_lost() -> None:
+    rules = labs("n2", "n3")
+    rules.passes(6, "n1")
+    comes(rules, "n2")
+    assert posted(rules.passes(3, "n1", "n2"), ev.JobEnded) == []
+    told = rules.passes(3, "n1", "n2")
+    assert end([*told, *rules.feed(Heard("n2", wire.GroupEnded(1, 1)))])[:2] == (JobState.NODE_LOST, "n3")
 
 
-async def test_a_node_that_does_not_come_back_with_its_lab_is_lost(make_cluster: Callable[..., Cluster]) -> None:
-    async with running(make_cluster(lease="5s"), still=True) as service, AsyncExitStack() as stack:
-        first, _, _ = await up(stack, service, "n1", "n2", "n3")
-        job_id = await inside(service)
-        await service.passes(6, first)
-        async with AsyncExitStack() as mended:
-            (second,) = await up(mended, service, "n2", **report(job_id))
-            assert (await service.job(job_id)).state == "running"
-            await service.passes(6, first, second)
-            lost = await service.job_in(job_id, "node lost")
-            assert lost.failure is not None
-            assert lost.failure.node == "n3"
+def test_a_job_cancelled_meanwhile_has_ended_and_is_ended_there_when_the_lab_is_back() -> None:
+    rules = labs("n2", "n3")
+    rules.passes(6, "n1")
+    cancelled = ev.JobCancelled(1)
+    told = rules.journalled(rules.feed(InJournal(cancelled, (Kill(1, cancelled, CANCELLED),))))
+    assert end(told)[0] is JobState.CANCELLED
+    back = rules.comes("n2", wire.GroupReport(1, 1, "running", 1), cluster="b")
+    assert sent(back, wire.Kill) == [("n2", 1)]
 
 
-async def test_a_job_cancelled_meanwhile_is_ended_there_when_the_lab_is_back(
-    make_cluster: Callable[..., Cluster],
-) -> None:
-    async with running(make_cluster(lease="5s"), still=True) as service, AsyncExitStack() as stack:
-        first, _, _ = await up(stack, service, "n1", "n2", "n3")
-        job_id = await inside(service)
-        await service.passes(6, first)
-        await service.post(f"/v1/jobs/{job_id}/cancel")
-        await service.job_in(job_id, "cancelled")
-        async with service.agent("n2", cluster="b", answers=False, joins=False, **report(job_id)) as back:
-            await back.heard(wire.Kill)
+def test_an_operator_who_removes_a_node_of_it_ends_the_wait() -> None:
+    rules = labs("n2", "n3")
+    rules.passes(6, "n1")
+    assert end(rules.feed(Removed("n2")))[0] is JobState.NODE_LOST
 
 
-async def test_an_operator_who_removes_a_node_of_it_ends_the_wait(make_cluster: Callable[..., Cluster]) -> None:
-    async with running(make_cluster(lease="5s", operators=[ME]), still=True) as service, AsyncExitStack() as stack:
-        first, _, _ = await up(stack, service, "n1", "n2", "n3")
-        job_id = await inside(service)
-        await service.passes(6, first)
-        assert (await service.job(job_id)).state == "running"
-        await service.post("/v1/nodes/n2/remove", {})
-        await service.job_in(job_id, "node lost")
-
-
-async def test_it_is_not_waited_for_longer_than_it_may_run(make_cluster: Callable[..., Cluster]) -> None:
-    async with running(make_cluster(lease="5s"), still=True) as service, AsyncExitStack() as stack:
-        first, _, _ = await up(stack, service, "n1", "n2", "n3")
-        job_id = await service.submit(tasks=3, time_limit_s=10)
-        await service.job_in(job_id, "running")
-        await service.passes(14, first)
-        assert (await service.job(job_id)).state == "running"
-        await service.passes(9, first)
-        lost = await service.job_in(job_id, "node lost")
-        assert lost.failure is not None
-        assert lost.failure.message == "it was cut off for longer than its time limit"
+def test_it_is_not_waited_for_longer_than_it_may_run() -> None:
+    rules = labs("n2", "n3")
+    assert posted(rules.passes(64, "n1"), ev.JobEnded) == []
+    told = rules.passes(9, "n1")
+    assert end(told) == (JobState.NODE_LOST, "n2", "it was cut off for longer than its time limit")
 
 
 async def test_a_scheduler_that_is_started_anew_meanwhile_waits_for_it_too(
@@ -142,24 +109,20 @@ async def test_a_scheduler_that_is_started_anew_meanwhile_waits_for_it_too(
 ) -> None:
     cluster = make_cluster(lease="5s")
     async with running(cluster, still=True) as service, AsyncExitStack() as stack:
-        first, _, _ = await up(stack, service, "n1", "n2", "n3")
-        job_id = await inside(service)
+        first, _, _ = [await stack.enter_async_context(service.agent(name, cluster=LABS[name])) for name in LABS]
+        job_id = await service.submit(tasks=3)
+        assert {share.name for share in (await service.job_in(job_id, "running")).nodes} == {"n2", "n3"}
         await service.passes(6, first)
-        assert await states(service) == {"n1": "up", "n2": "lost", "n3": "lost"}
+        states = {node["name"]: node["state"] for node in (await service.get("/v1/nodes"))["nodes"]}
+        assert states == {"n1": "up", "n2": "lost", "n3": "lost"}
     async with running(cluster, still=True) as service, AsyncExitStack() as stack:
-        (first,) = await up(stack, service, "n1")
+        first = await stack.enter_async_context(service.agent("n1", cluster="a"))
         await service.passes(7, first)
         assert (await service.job(job_id)).state == "running"
-        async with AsyncExitStack() as mended:
-            second, third = await up(mended, service, "n2", "n3", **report(job_id))
-            await service.passes(6, first, second, third)
-            assert (await service.job(job_id)).state == "running"
-            assert not second.heard_already(wire.Run)
-
-
-async def test_in_a_cluster_of_one_lab_all_silent_nodes_are_lost(make_cluster: Callable[..., Cluster]) -> None:
-    async with running(make_cluster(lease="5s"), still=True) as service, service.agent("n1"), service.agent("n2"):
-        job_id = await service.submit(tasks=4)
-        await service.job_in(job_id, "running")
-        await service.passes(6)
-        await service.job_in(job_id, "node lost")
+        there = (wire.GroupReport(job_id, 1, "running", 2),)
+        back = [
+            await stack.enter_async_context(service.agent(name, cluster="b", groups=there)) for name in ("n2", "n3")
+        ]
+        await service.passes(6, first, *back)
+        assert (await service.job(job_id)).state == "running"
+        assert not back[0].heard_already(wire.Run)

@@ -184,6 +184,7 @@ def test_a_script_that_is_not_started_in_time() -> None:
     gang.timed_out("30 s")
     end = ended(gang.emptied("n1"))
     assert (end.outcome, end.message) == (JobState.LAUNCH_FAILED, "n1 did not start the script within 30 s")
+    assert not end.unrun, "it may have run, and is not run again"
 
 
 @pytest.mark.parametrize(
@@ -359,6 +360,20 @@ class TestReconnecting:
         gang.emptied("n1")
         end = ended(gang.emptied("n3"))
         assert (end.outcome, end.node) == (JobState.NODE_LOST, "n2")
+
+    @pytest.mark.parametrize(("lost", "other"), [("n1", "n2"), ("n2", "n1")])
+    def test_a_node_that_was_started_anew_has_lost_the_job(self, lost: str, other: str) -> None:
+        gang = running(("n1", "n2"))
+        how = Exit(cause="unknown") if lost == "n1" else None
+        assert gang.reported(lost, GroupReport(7, 1, "running", 1, how, rebooted=True)) == orders(OrderKind.KILL, other)
+        end = ended(gang.emptied(other))
+        assert (end.outcome, end.node, end.message) == (JobState.NODE_LOST, lost, f"{lost} was started anew")
+
+    def test_a_machine_started_anew_after_the_scripts_end_changes_nothing_about_that_end(self) -> None:
+        gang = running(("n1",))
+        how = GroupReport(7, 1, "running", 1, Exit(status=0), rebooted=True)
+        assert gang.reported("n1", how) == orders(OrderKind.KILL, "n1")
+        assert ended(gang.emptied("n1")).outcome is JobState.COMPLETED
 
 
 class TestAdoption:

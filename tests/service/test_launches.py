@@ -1,11 +1,10 @@
 """Jobs over the real service and link, with agents that do as a test says: every way a job goes and ends."""
 
-import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 import msgspec
-from kit.service import DEADLINE_S, ME, Agent, Cluster, Running, order_id, running
+from kit.service import ME, Agent, Cluster, Running, order_id, running
 
 from cosched.identity.grants import load_grant_pub
 from cosched.wire import messages as wire
@@ -55,135 +54,6 @@ async def test_a_job_runs_on_two_nodes_and_ends_well(service: Running) -> None:
         await second.heard(wire.Forget)
 
 
-async def test_a_refusal_takes_back_what_was_prepared_and_tells_why(service: Running) -> None:
-    async with AsyncExitStack() as stack:
-        first, second = await up(stack, service, "n1", "n2")
-        second.answers = False
-        job_id = await service.submit(tasks=4)
-        order = (await second.heard(wire.Prepare)).order
-        await second.say(wire.Refused(order, "directory", "no directory /data"))
-        await first.heard(wire.Kill)
-        kill = await second.heard(wire.Kill)
-        assert (await service.job(job_id)).state == "starting", "it is not over until both are empty"
-        await second.say(wire.Refused(kill.order, "unknown", "no such job"))
-        done = await service.job_in(job_id, "launch failed")
-        assert done.failure is not None
-        assert (done.failure.node, done.failure.message) == ("n2", "n2 refused: no directory /data")
-        assert not first.heard_already(wire.Run)
-
-
-async def test_slow_user_database_fails_no_job_and_counts_against_no_node(make_cluster: Callable[..., Cluster]) -> None:
-    async with running(make_cluster()) as service, AsyncExitStack() as stack:
-        (only,) = await up(stack, service, "n1")
-        only.answers = False
-        job_id = await service.submit(tasks=1)
-        for _ in range(4):  # two more than a launch is tried again
-            prepare = await only.heard(wire.Prepare)
-            await only.say(wire.Refused(prepare.order, "slow-users", "this node's user database does not answer"))
-            kill = await only.heard(wire.Kill)
-            await only.say(wire.Refused(kill.order, "unknown", "no such job"))
-        only.answers = True
-        prepare = await only.heard(wire.Prepare)
-        assert prepare.order.job_id == job_id
-        assert service.service.book.entry("n1").size
-
-
-async def test_a_silent_node_fails_the_launch(make_cluster: Callable[..., Cluster]) -> None:
-    async with running(make_cluster(launch_timeout="10s")) as service, AsyncExitStack() as stack:
-        first, second = await up(stack, service, "n1", "n2")
-        second.answers = False
-        job_id = await service.submit(tasks=4)
-        await first.heard(wire.Prepare)
-        await second.heard(wire.Prepare)
-        await service.passes(10, first)
-        kill = await second.heard(wire.Kill)
-        await second.say(wire.GroupEnded(job_id, kill.order.attempt))
-        done = await service.job_in(job_id, "launch failed")
-        assert done.failure is not None
-        assert done.failure.message == "no answer within 10 s from n2"
-        assert not first.heard_already(wire.Run)
-
-
-async def test_a_node_without_guard_takes_nothing_new_and_holds_no_job(make_cluster: Callable[..., Cluster]) -> None:
-    """It is drained by its own word; who is cancelled does not wait for it; it is back when nothing is left there."""
-    why = "the guard has not answered 'status' for 5 s"
-    async with running(make_cluster(launch_timeout="10s")) as service, AsyncExitStack() as stack:
-        _first, second = await up(stack, service, "n1", "n2")
-        second.answers = False
-        job_id = await service.submit(tasks=4)
-        prepare = await second.heard(wire.Prepare)
-        await service.post(f"/v1/jobs/{job_id}/cancel")
-        await second.heard(wire.Kill)
-        entry = service.service.book.entry("n2")
-
-        async def silent() -> bool:
-            await second.beat(guard=why)
-            await service.passes(1)
-            return bool((await service.get(f"/v1/jobs/{job_id}"))["state"] == "cancelled")
-
-        async with asyncio.timeout(DEADLINE_S):
-            while not await silent():
-                pass
-        assert (entry.drained, entry.reason) == (True, f"guard: {why}")
-        other = await service.submit(tasks=4)
-        await second.beat()  # the guard is back, and something of the job is still there
-        await second.beat()
-        await service.beaten("n2")
-        assert entry.drained
-        assert (await service.job_in(other, "queued")).state == "queued"
-        second.answers = True
-        await second.say(wire.GroupEnded(job_id, prepare.order.attempt))
-
-        async def resumed() -> bool:
-            await second.beat()
-            return not entry.drained
-
-        async with asyncio.timeout(DEADLINE_S):
-            while not await resumed():
-                await asyncio.sleep(0.02)
-        await service.job_in(other, "running")
-
-
-async def test_a_failure_tells_status_and_last_lines(service: Running) -> None:
-    async with AsyncExitStack() as stack:
-        (first,) = await up(stack, service, "n1")
-        job_id = await service.submit()
-        await service.job_in(job_id, "running")
-        await first.ends(job_id, wire.Exit(status=3), b"one\ntwo\nthree\n")
-        done = await service.job_in(job_id, "failed")
-        assert done.exit_status == 3
-        assert done.failure is not None
-        assert done.failure.node == "n1"
-        assert "status 3" in done.failure.message
-        assert done.failure.tail == ["one", "two", "three"]
-
-
-async def test_a_time_limit_is_told_as_such(service: Running) -> None:
-    async with AsyncExitStack() as stack:
-        (first,) = await up(stack, service, "n1")
-        job_id = await service.submit()
-        await service.job_in(job_id, "running")
-        await first.ends(job_id, wire.Exit(status=0, cause="limit"))
-        done = await service.job_in(job_id, "timed out")
-        assert done.failure is not None
-        assert done.failure.message == "it ran past its time limit"
-
-
-async def test_cancel_while_it_runs(service: Running) -> None:
-    async with AsyncExitStack() as stack:
-        agents = await up(stack, service, "n1", "n2")
-        for agent in agents:
-            agent.answers = True
-        job_id = await service.submit(tasks=3)
-        await service.job_in(job_id, "running")
-        answer = await service.post(f"/v1/jobs/{job_id}/cancel")
-        assert answer["state"] in ("ending", "cancelled")
-        for agent in agents:
-            assert (await agent.heard(wire.Kill)).grace_us == 1_000_000
-        done = await service.job_in(job_id, "cancelled")
-        assert [step.note for step in done.history if step.state == "ending"] == [f"by {ME}"]
-
-
 async def test_a_lost_node_ends_its_jobs_and_its_neighbours_part(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(lease="5s")
     async with running(cluster, still=True) as service, AsyncExitStack() as stack:
@@ -208,19 +78,6 @@ async def test_a_lost_node_ends_its_jobs_and_its_neighbours_part(make_cluster: C
             await back.heard(wire.Forget)
 
 
-async def test_a_cut_within_the_lease_changes_nothing(service: Running) -> None:
-    async with service.agent("n1"):
-        job_id = await service.submit()
-        await service.job_in(job_id, "running")
-    await service.logged("agent disconnected", "n1")
-    async with service.agent("n1", groups=(wire.GroupReport(job_id, 1, "running", 2),)) as agent:
-        assert (await service.job(job_id)).state == "running"
-        await agent.ends(job_id, wire.Exit(status=0))
-        await service.job_in(job_id, "completed")
-        assert not agent.heard_already(wire.Prepare)
-        assert not agent.heard_already(wire.Run)
-
-
 async def test_orders_that_were_not_answered_are_given_again_under_the_same_number(service: Running) -> None:
     async with service.agent("n1", answers=False) as agent:
         job_id = await service.submit()
@@ -235,21 +92,6 @@ async def test_orders_that_were_not_answered_are_given_again_under_the_same_numb
     async with service.agent("n1", groups=(wire.GroupReport(job_id, 1, "prepared", 1),)) as agent:
         assert (await agent.heard(wire.Run)).order == run.order
         await service.job_in(job_id, "running")
-
-
-async def test_what_was_never_ours_is_ended_before_the_node_counts(service: Running) -> None:
-    async with service.agent(
-        "n1", answers=False, joins=False, groups=(wire.GroupReport(99, 1, "running", 2),)
-    ) as agent:
-        assert (await agent.heard(wire.Kill)).order == order_id(99, 1, 1)
-        assert service.service.book.entry("n1").size is None
-        await agent.say(wire.GroupEnded(99, 1))
-        assert (await agent.heard(wire.Forget)).order == order_id(99, 1, 2)
-
-
-async def test_what_has_ended_here_is_forgotten_there(service: Running) -> None:
-    async with service.agent("n1", answers=False, groups=(wire.GroupReport(99, 1, "ended", 3),)) as agent:
-        await agent.heard(wire.Forget)
 
 
 class TestRestart:
@@ -272,41 +114,6 @@ class TestRestart:
                 assert [each.order.job_id for each in prepared] == [waiting]
                 assert prepared[0].fence.epoch == 2
 
-    async def test_an_end_in_between_is_taken_from_the_report(self, cluster: Cluster) -> None:
-        async with running(cluster) as service, service.agent("n1"):
-            job_id = await service.submit()
-            await service.job_in(job_id, "running")
-        how = wire.Exit(status=7)
-        async with running(cluster) as service:
-            report = wire.GroupReport(job_id, 1, "running", 2, how)
-            async with service.agent("n1", groups=(report,)) as agent:
-                await agent.heard(wire.Kill)
-                done = await service.job_in(job_id, "failed")
-                assert done.exit_status == 7
-
-    async def test_a_node_that_knows_nothing_of_it_has_lost_it(self, cluster: Cluster) -> None:
-        async with running(cluster) as service, service.agent("n1"):
-            job_id = await service.submit()
-            await service.job_in(job_id, "running")
-        async with running(cluster) as service, service.agent("n1") as agent:
-            done = await service.job_in(job_id, "node lost")
-            assert done.failure is not None
-            assert "n1 was restarted" in done.failure.message
-            assert not agent.heard_already(wire.Run)
-
-    async def test_nodes_that_do_not_come_back_are_lost_after_the_lease(
-        self, make_cluster: Callable[..., Cluster]
-    ) -> None:
-        cluster = make_cluster(lease="5s")
-        async with running(cluster, still=True) as service, service.agent("n1"):
-            job_id = await service.submit()
-            await service.job_in(job_id, "running")
-        async with running(cluster, still=True) as service:
-            await service.passes(6)
-            done = await service.job_in(job_id, "node lost")
-            assert done.failure is not None
-            assert done.failure.message == "n1 was not heard for 5 s"
-
     async def test_a_job_that_was_starting_goes_on_with_orders_of_higher_numbers(self, cluster: Cluster) -> None:
         async with running(cluster) as service, service.agent("n1", answers=False) as agent:
             job_id = await service.submit()
@@ -317,18 +124,6 @@ class TestRestart:
             assert not agent.heard_already(wire.Prepare)
             assert before.order == order_id(job_id, 1, 1)
             await service.job_in(job_id, "running")
-
-    async def test_what_was_being_cancelled_is_killed_again(self, cluster: Cluster) -> None:
-        async with running(cluster) as service, service.agent("n1") as agent:
-            job_id = await service.submit()
-            await service.job_in(job_id, "running")
-            agent.answers = False
-            await service.post(f"/v1/jobs/{job_id}/cancel")
-            await agent.heard(wire.Kill)
-        groups = (wire.GroupReport(job_id, 1, "running", 2),)
-        async with running(cluster) as service, service.agent("n1", groups=groups) as agent:
-            await agent.heard(wire.Kill)
-            await service.job_in(job_id, "cancelled")
 
     async def test_a_drained_node_stays_drained(self, cluster: Cluster) -> None:
         async with running(cluster) as service, service.agent("n1"):
@@ -391,25 +186,3 @@ async def test_output_on_a_node_that_is_away_is_discarded_later(make_cluster: Ca
         async with service.agent("n1") as agent:
             assert await discarder.look() == 1
             await agent.heard(wire.Discard)
-
-
-async def test_a_node_that_could_not_forget_a_job_is_asked_again_when_its_guard_is_back(service: Running) -> None:
-    async with AsyncExitStack() as stack:
-        (agent,) = await up(stack, service, "n1")
-        agent.refuses = {wire.Forget: "failed"}
-        job_id = await service.submit()
-        await service.job_in(job_id, "running")
-        await agent.ends(job_id, wire.Exit(status=0))
-        await agent.heard(wire.Forget)
-        entry = service.service.book.entry("n1")
-        await service.until(lambda: bool(entry.unforgotten), "refused")
-        await agent.beat(guard="it is away")
-        await service.until(lambda: entry.beat is not None and bool(entry.beat.guard), "heard")
-        assert len(agent.heard_already(wire.Forget)) == 1, "its guard is still away"
-        agent.refuses = {}
-        await agent.beat()
-        again = await agent.heard(wire.Forget)
-        assert (again.order.job_id, again.order.attempt) == (job_id, 1)
-        await agent.beat()
-        await service.beaten("n1")
-        assert not entry.unforgotten

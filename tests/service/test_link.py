@@ -1,6 +1,7 @@
 """The agents' link: who is let in, what is refused, counted and logged, and when a node is lost."""
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -56,36 +57,46 @@ async def test_a_welcome_says_who_gives_orders_and_how_often_to_call(service: Ru
         assert welcome.contract == service.cluster.config.contract
 
 
+OURS = wire.Fence("ours", 8, "now")
+
+
 @pytest.mark.parametrize(
     ("first", "words"),
     [
         (hello(node="n2"), "hello: node: 'n2' with the certificate of node 'n1'; expected one and the same"),
         (hello(procs=0), "sizes or an address that cannot be"),
         (hello(memory_bytes=0), "sizes or an address that cannot be"),
-        (hello(memory_bytes=-1), "Expected `int` >= 0 - at `$.memory_bytes`"),
         (hello(port=0), "sizes or an address that cannot be"),
         (hello(address=""), "sizes or an address that cannot be"),
         (hello(cluster="a\nb"), "expected a cluster's name: printable, at most 255 characters"),
         (hello(cluster="x" * 256), "expected a cluster's name"),
         (hello(session=b"short"), "hello: session: 5 bytes; expected 8"),
-        (
-            hello(obeyed=wire.Fence("old", 7, "i")),
-            "obeys another journal's scheduler (cluster old, epoch 7); expected ",
-        ),
+        (hello(obeyed=wire.Fence("old", 7, "i")), "obeys another journal's scheduler (cluster old, epoch 7); expected"),
         (hello(obeyed=wire.Fence("old", 7, "i")), "or 'cosched scheduler --take-over' if this journal is the one"),
+        (hello(obeyed=wire.Fence("ours", 9, "i")), "a newer one drives this lab (is it gone? --take-over)"),
+        (hello(obeyed=wire.Fence("ours", 8, "a copy")), "another scheduler with the same epoch, 8"),
         (wire.Prepared(wire.OrderId(1, 1, 1)), "hello: a Prepared; expected a Hello first"),
     ],
 )
-async def test_a_hello_that_is_not_welcome(service: Running, first: wire.FromAgent, words: str) -> None:
-    async with service.dial("node", "n1") as connection:
-        await connection.send(wire.encode(first))
-        refused = await answer(connection)
-        assert isinstance(refused, wire.Rejected)
-        assert words in refused.reason
-        with pytest.raises(ConnectionClosed):
-            await answer(connection)
-    assert words in (await service.logged("message refused: hello", words))
-    assert service.service.link.refused["hello"] == 1
+def test_a_hello_that_is_not_welcome(first: wire.FromAgent, words: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(words)):
+        checked_hello(first, "n1", OURS)
+
+
+async def test_agent_that_is_not_welcome_hears_why_and_is_counted_and_logged(service: Running) -> None:
+    for first, words in (
+        (hello(procs=0), "sizes or an address"),
+        (hello(memory_bytes=-1), "Expected `int` >= 0 - at `$.memory_bytes`"),
+    ):
+        async with service.dial("node", "n1") as connection:
+            await connection.send(wire.encode(first))
+            refused = await answer(connection)
+            assert isinstance(refused, wire.Rejected)
+            assert words in refused.reason
+            with pytest.raises(ConnectionClosed):
+                await answer(connection)
+    await service.logged("message refused: hello", "sizes or an address")
+    assert service.service.link.refused["hello"] == 2
     assert service.service.book.entry("n1").hello is None
 
 
@@ -183,11 +194,11 @@ async def test_a_node_that_is_not_in_the_list(service: Running) -> None:
         assert refused.reason == "hello: node: 'm1' is not in this cluster's list of nodes; did you mean 'n1'?"
 
 
-@pytest.mark.parametrize("frame", [b"\x00", b"", b"\xc1" * 10, b"\x81" * 5000, "text"])
-async def test_a_first_frame_that_is_no_message(service: Running, frame: bytes | str) -> None:
-    async with service.dial("node", "n1") as connection:
-        await connection.send(frame)
-        assert isinstance(await answer(connection), wire.Rejected)
+async def test_a_first_frame_that_is_no_message(service: Running) -> None:
+    for frame in (b"\x00", b"", b"\xc1" * 10, b"\x81" * 5000, "text"):
+        async with service.dial("node", "n1") as connection:
+            await connection.send(frame)
+            assert isinstance(await answer(connection), wire.Rejected)
 
 
 async def test_a_users_certificate_is_no_nodes(service: Running) -> None:

@@ -13,7 +13,7 @@ from cosched.model.coscheduling import Mode
 from cosched.model.node import Node, Owner, Presence, Usage
 from cosched.wire import messages as wire
 from cosched.wire.api import NodeDoc, NodeList
-from space_scheduler.machine.events import NodeResumed, OwnerCame
+from space_scheduler.machine.events import NodeDrained, NodeResumed, OwnerCame
 from space_scheduler.service.launch.nodes import NodeEntry
 from space_scheduler.service.launch.owners import AtDesks, Owners
 from space_scheduler.service.launch.sharing import stretch
@@ -33,37 +33,6 @@ async def shown(service: Running, agent: Agent, state: str, paused: str = "") ->
     for _ in range(3):  # and it stays so
         await agent.beat(paused=paused)
     return await node(service)
-
-
-async def test_a_pause_drains_and_its_end_resumes(service: Running) -> None:
-    async with service.agent("n1") as agent:
-        assert (await shown(service, agent, "drained", WHY)).reason == f"paused: {WHY}"
-        job_id = await service.submit()
-        assert (await service.job_in(job_id, "queued")).state == "queued"
-        assert (await shown(service, agent, "up")).reason == ""
-        await service.job_in(job_id, "running")
-
-
-async def test_an_operator_cannot_resume_against_the_owner(service: Running) -> None:
-    async with service.agent("n1") as agent:
-        await shown(service, agent, "drained", WHY)
-        await service.post("/v1/nodes/n1/resume", {}, 200)
-        assert (await shown(service, agent, "drained", WHY)).reason == f"paused: {WHY}"
-
-
-async def test_a_resumption_before_the_next_heartbeat_is_undone_by_it(service: Running) -> None:
-    async with service.agent("n1") as agent:
-        await agent.beat(paused=WHY)
-        await service.until(lambda: service.service.book.entry("n1").drained, "drained")
-        await service.post("/v1/nodes/n1/resume", {}, 200)
-        assert (await shown(service, agent, "drained", WHY)).reason == f"paused: {WHY}"
-
-
-async def test_an_operators_drain_stays_when_the_owner_resumes(service: Running) -> None:
-    async with service.agent("n1") as agent:
-        await service.post("/v1/nodes/n1/drain", {"reason": "new disk"}, 200)
-        assert (await shown(service, agent, "drained", WHY)).reason == "new disk"
-        assert (await shown(service, agent, "drained")).reason == "new disk"
 
 
 async def test_what_an_owner_does_while_the_disk_is_full_is_journalled_later(cluster: Cluster) -> None:
@@ -152,16 +121,32 @@ async def test_other_policies_are_not_told(service: Running) -> None:
         assert service.service.book.entry("n1").owner is None
 
 
-async def test_a_restarted_scheduler_knows_whose_drain_it_is(make_cluster: Callable[..., Cluster]) -> None:
+async def test_a_pause_drains_also_after_a_restart_and_its_end_resumes(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster()
     async with running(cluster) as service, service.agent("n1") as agent:
-        await shown(service, agent, "drained", WHY)
+        assert (await shown(service, agent, "drained", WHY)).reason == f"paused: {WHY}"
+        job_id = await service.submit()
+        assert (await service.job_in(job_id, "queued")).state == "queued"
     async with running(cluster) as service:
         assert (await node(service)).reason == f"paused: {WHY}"
         async with service.agent("n1") as agent:
-            await agent.beat()
-            entry = service.service.book.entry("n1")
-            await service.until(lambda: not entry.drained, "resumed")
+            assert (await shown(service, agent, "up")).reason == ""
+            await service.job_in(job_id, "running")
+
+
+def test_an_operator_cannot_resume_against_the_owner_and_his_drain_outlasts_the_owners() -> None:
+    entry, owners = NodeEntry("n"), Owners()
+    entry.known = True
+    paused, goes_on = (wire.Heartbeat(Usage(), Presence.AWAY, paused=why) for why in (WHY, ""))
+    for heartbeats in (0, 1):  # between the drain and an operator's resumption
+        assert owners.event(entry, paused) == NodeDrained("n", f"paused: {WHY}")
+        entry.drained, entry.reason = True, f"paused: {WHY}"
+        assert [owners.event(entry, paused) for _ in range(heartbeats)] == [None] * heartbeats
+        entry.drained, entry.reason = False, ""
+        owners.resumed("n")
+    assert owners.event(entry, paused) == NodeDrained("n", f"paused: {WHY}")
+    entry.drained, entry.reason = True, "new disk"
+    assert [owners.event(entry, beat) for beat in (paused, goes_on, paused, goes_on)] == [None] * 4
 
 
 def test_a_pause_that_ends_while_a_guard_was_away_waits_for_what_is_left_there() -> None:

@@ -1,19 +1,13 @@
-"""After a restart of the scheduler or of a node: what differed is told, and a job that lost a node may wait again."""
+"""After a restart of the scheduler: what differed is told, and what runs is adopted as what it is."""
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
-import pytest
-from kit.service import Cluster, Running, order_id, running
+from kit.service import Cluster, Running, running
 from service.test_launches import up
 
-from cosched.model.job import JobState
 from cosched.wire import messages as wire
-from space_scheduler.service.launch.gang import Ended, Gang, Order
-from space_scheduler.service.launch.orders import OrderKind
-
-UNKNOWN = wire.Exit(cause="unknown")
 
 
 async def restart_document(service: Running) -> dict[str, Any]:
@@ -64,49 +58,6 @@ async def test_a_node_that_does_not_come_back_is_told_too(make_cluster: Callable
         assert words == "n1: did not come back within its lease: lost, with its jobs"
 
 
-@pytest.mark.parametrize("lost", ["n1", "n2"])
-async def test_a_node_that_was_started_anew_has_lost_the_job(service: Running, lost: str) -> None:
-    """Within its lease, so that nobody has missed it; also where it is not the first of the job's nodes."""
-    async with AsyncExitStack() as stack:
-        nodes = {"n1": AsyncExitStack(), "n2": AsyncExitStack()}
-        for node, each in nodes.items():
-            await stack.enter_async_context(each)
-            await each.enter_async_context(service.agent(node))
-        job_id = await service.submit(tasks=4)
-        await service.job_in(job_id, "running")
-        await nodes[lost].aclose()
-        await service.logged("agent disconnected", lost)
-        report = wire.GroupReport(job_id, 1, "running", 2, UNKNOWN if lost == "n1" else None, rebooted=True)
-        agent = await stack.enter_async_context(service.agent(lost, groups=(report,)))
-        done = await service.job_in(job_id, "node lost")
-        assert done.failure is not None
-        assert (done.failure.node, done.failure.message) == (lost, f"{lost} was started anew")
-        await agent.heard(wire.Kill)
-        await agent.heard(wire.Forget)
-
-
-async def test_a_job_that_was_to_wait_again_runs_from_its_beginning(service: Running) -> None:
-    async with AsyncExitStack() as stack:
-        first = AsyncExitStack()
-        await stack.enter_async_context(first)
-        await first.enter_async_context(service.agent("n1"))
-        job_id = await service.submit(requeue=True)
-        await service.job_in(job_id, "running")
-        await first.aclose()
-        await service.logged("agent disconnected", "n1")
-        report = wire.GroupReport(job_id, 1, "running", 2, UNKNOWN, rebooted=True)
-        again = await stack.enter_async_context(service.agent("n1", groups=(report,)))
-        prepare = await again.heard(wire.Prepare)
-        assert prepare.order == order_id(job_id, 2, 1)
-        await again.say(wire.ProgramEnded(job_id, 2, wire.Exit(status=0)))
-        done = await service.job_in(job_id, "completed")
-        states = [step.state for step in done.history]
-        assert states == ["queued", "starting", "running", "queued", "starting", "running", "completed"]
-        assert done.history[3].reason is not None
-        assert done.history[3].reason.why == "requeued"
-        assert done.failure is None
-
-
 async def test_a_requeued_jobs_next_attempt_is_adopted_as_what_it_is(
     make_cluster: Callable[..., Cluster],
 ) -> None:
@@ -128,12 +79,3 @@ async def test_a_requeued_jobs_next_attempt_is_adopted_as_what_it_is(
         async with service.agent("n1", groups=groups) as agent:
             await agent.heard(wire.Kill)
             await service.job_in(job_id, "cancelled")
-
-
-def test_a_machine_started_anew_after_the_scripts_end_changes_nothing_about_that_end() -> None:
-    gang = Gang(("n1",), adopted=JobState.RUNNING)
-    report = wire.GroupReport(7, 1, "running", 2, wire.Exit(status=0), rebooted=True)
-    assert gang.reported("n1", report) == [Order("n1", OrderKind.KILL)]
-    (end,) = gang.emptied("n1")
-    assert isinstance(end, Ended)
-    assert end.outcome is JobState.COMPLETED

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,6 +21,7 @@ from kit.service import DEADLINE_S, Cluster, running
 
 from cosched.config.cluster import Listen
 from cosched.errors import Failed, NeedsRepair
+from cosched.wire.messages import TAKE_OVER_EPOCH
 
 pytestmark = pytest.mark.slow
 
@@ -34,9 +36,9 @@ def written(cluster: Cluster) -> Path:
 
 
 @contextmanager
-def started(cluster: Cluster, **environment: str) -> Iterator[subprocess.Popen[str]]:
+def started(cluster: Cluster, *options: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [*COMMAND, "--config", str(written(cluster))],
+        [*COMMAND, "--config", str(written(cluster)), *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -63,49 +65,39 @@ def here(cosched: Call) -> Iterator[Call]:  # noqa: F811 (the fixture)
     sys.setswitchinterval(interval_s)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_ready_then_stopped(cluster: Cluster, number: signal.Signals) -> None:
-    with started(cluster) as process:
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(DEADLINE_S)
-            client.connect(str(cluster.socket))
-            client.sendall(b"GET /v1/cluster HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            assert client.recv(100).startswith(b"HTTP/1.1 200 OK")
-        process.send_signal(number)
-        _, log = process.communicate(timeout=DEADLINE_S)
-        assert process.returncode == 0, log
-    events = [msgspec.json.decode(line)["event"] for line in log.splitlines()]
-    assert events == ["starting", "recovered", "listening", "stopping", "stopped"]
-    assert not cluster.socket.exists()
+def asked(cluster: Cluster) -> dict[str, Any]:
+    """What a running one says of its cluster."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(DEADLINE_S)
+        client.connect(str(cluster.socket))
+        client.sendall(b"GET /v1/cluster HTTP/1.0\r\nHost: x\r\n\r\n")
+        head, _, body = b"".join(iter(lambda: client.recv(65536), b"")).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.0 200 OK"), head
+    return msgspec.json.decode(body, type=dict[str, Any])
 
 
-def test_killed_and_started_again(cluster: Cluster) -> None:
+def test_killed_started_again_taking_over_and_stopped_by_each_signal(cluster: Cluster) -> None:
+    """It has taken over for good: a plain restart needs no word. And systemd hears of it."""
+    epochs = []
     with started(cluster):
-        pass  # SIGKILL
+        epochs.append(asked(cluster)["epoch"])  # and then SIGKILL
     assert cluster.socket.exists()
-    with started(cluster) as process:
-        process.terminate()
-        _, log = process.communicate(timeout=DEADLINE_S)
-    assert process.returncode == 0
-    assert "epoch 2" in log
-
-
-def test_a_second_one_on_the_same_journal_is_refused(cluster: Cluster, here: Call) -> None:
-    with started(cluster):
-        answer = here("--config", str(cluster.path / "cluster.yaml"))
-        assert (answer.status, answer.out) == (1, "")
-        assert "another scheduler does" in answer.err
-
-
-def test_systemd_hears_of_it(cluster: Cluster) -> None:
     address = str(cluster.path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(address)
         systemd.settimeout(DEADLINE_S)
-        with started(cluster, NOTIFY_SOCKET=address) as process:
-            assert systemd.recv(100) == b"READY=1"
-            process.terminate()
-            assert systemd.recv(100) == b"STOPPING=1"
+        for number, options in ((signal.SIGTERM, ["--take-over"]), (signal.SIGINT, [])):
+            with started(cluster, *options, NOTIFY_SOCKET=address) as process:
+                assert systemd.recv(100) == b"READY=1"
+                epochs.append(asked(cluster)["epoch"])
+                process.send_signal(number)
+                assert systemd.recv(100) == b"STOPPING=1"
+                _, log = process.communicate(timeout=DEADLINE_S)
+                assert process.returncode == 0, log
+            events = [msgspec.json.decode(line)["event"] for line in log.splitlines()]
+            assert events == ["starting", "recovered", "listening", "stopping", "stopped"]
+            assert not cluster.socket.exists()
+    assert epochs == [1, max(epochs[1], TAKE_OVER_EPOCH), epochs[1] + 1]
 
 
 def test_check(cluster: Cluster, here: Call) -> None:
@@ -151,8 +143,13 @@ def test_backup_without_a_journal_or_a_place_to_write_leaves_nothing(
     assert not list(tmp_path.glob("**/*backup*"))
 
 
-def test_check_beside_the_running_service_recovers_a_copy(cluster: Cluster, here: Call) -> None:
+def test_second_one_beside_the_running_service_is_refused_and_a_check_recovers_a_copy(
+    cluster: Cluster, here: Call
+) -> None:
     with started(cluster) as process:
+        answer = here("--config", str(cluster.path / "cluster.yaml"))
+        assert (answer.status, answer.out) == (1, "")
+        assert "another scheduler does" in answer.err
         before = (cluster.path / "state/journal.db").read_bytes()
         answer = here("--config", str(cluster.path / "cluster.yaml"), "--check")
         assert (answer.status, answer.err) == (0, "")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from cosched.config.cluster import ClusterConfig
+from cosched.config.cluster import ClusterConfig, SetAside
 from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job, JobState
 from cosched.model.node import Node, Presence, Usage
@@ -13,21 +13,37 @@ from cosched.model.stall import Stall, StalledProcess
 from cosched.wire import messages as wire
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
+from space_scheduler.machine.instructions import Kill, Start
 from space_scheduler.machine.turns import SavedTurns
+from space_scheduler.reasons import CANCELLED, Reason, Why
 from space_scheduler.service.core.worker import Post
 from space_scheduler.service.journal.records import JobRecord
+from space_scheduler.service.launch.gang import SLOW_USERS
 from space_scheduler.service.launch.orders import OrderKind, Orders
 from space_scheduler.service.launch.owners import PAUSED, STALLED
 from space_scheduler.service.launch.service_core import ServiceCore
-from space_scheduler.service.launch.values import AnyInput, Connected, Effect, Heard, InJournal, Send, Started, Ticked
+from space_scheduler.service.launch.values import (
+    AnyInput,
+    Connected,
+    Disconnected,
+    Effect,
+    Heard,
+    InJournal,
+    Send,
+    Started,
+    Ticked,
+)
 
 
 class Rules:
     """A service with one node and a job that runs there, by its journal; told what happens second by second."""
 
-    def __init__(self, state: JobState = JobState.RUNNING, *nodes: str) -> None:
+    def __init__(
+        self, state: JobState = JobState.RUNNING, *nodes: str, others: tuple[str, ...] = (), **settings: Any
+    ) -> None:
         names = nodes or ("n1",)
-        config = ClusterConfig(name="c", nodes=list(names), heartbeat="1s", lease="5s", launch_timeout="60s")
+        given = {"heartbeat": "1s", "lease": "5s", "launch_timeout": "60s"} | settings
+        config = ClusterConfig(name="c", nodes=[*names, *others], **given)
         fence = wire.Fence("c", 2, "i")
         self.core = ServiceCore(config, config.nodes, fence, Orders(config, fence, Ed25519PrivateKey.generate()))
         self.now_s = 100.0
@@ -35,17 +51,19 @@ class Rules:
         job = JobRecord(
             job=Job(1, len(names), 60_000_000, 0), user="ann", state=state, submit_us=0, attempt=1,
             submission=Submission(script="#!/bin/sh\n", directory="/", tasks=len(names)), allocation=allocation,
+            limit_us=60_000_000,
         )  # fmt: skip
         self.feed(Started((job,), (), {}, SavedTurns()))
 
     def feed(self, happened: AnyInput) -> list[Effect]:
         return self.core.handle(happened, self.now_s)
 
-    def comes(self, name: str, *groups: wire.GroupReport) -> list[Effect]:
+    def comes(self, name: str, *groups: wire.GroupReport, cluster: str = "") -> list[Effect]:
         """A node's agent calls, and takes the welcome."""
         hello = wire.Hello(
-            wire.VERSION, name, "boot", 2, 1 << 30, "127.0.0.1", 1, "test", groups=groups, session=b"s" * 8
-        )
+            wire.VERSION, name, "boot", 2, 1 << 30, "127.0.0.1", 1, "test", groups=groups, session=b"s" * 8,
+            cluster=cluster,
+        )  # fmt: skip
         self.feed(Connected(name, hello, b"t" * 8))
         return self.feed(Heard(name, wire.GroupEnded(99, 1)))
 
@@ -59,6 +77,21 @@ class Rules:
         for _ in range(7):
             self.now_s += 1
             found += self.feed(Ticked())
+        return found
+
+    def journalled(self, effects: list[Effect]) -> list[Effect]:
+        """All that follows when what was posted is in the journal, and what follows from that."""
+        events: list[Any] = [each.event for each in effects if isinstance(each, Post)]
+        return [*effects, *(more for event in events for more in self.journalled(self.feed(InJournal(event))))]
+
+    def passes(self, seconds: int, *heard: str) -> list[Effect]:
+        """Seconds in each of which these nodes are heard, and what was posted is journalled."""
+        found: list[Effect] = []
+        for _ in range(seconds):
+            self.now_s += 1
+            inputs: list[AnyInput] = [Heard(name, wire.Heartbeat(Usage(), Presence.AWAY)) for name in heard]
+            for happened in [*inputs, Ticked()]:
+                found += self.journalled(self.feed(happened))
         return found
 
 
@@ -247,3 +280,86 @@ def test_a_node_that_comes_and_goes_is_set_aside_whatever_its_owner_does_meanwhi
     assert aside == ev.NodeDrained("n1", "set aside: it was lost 3 times within 1 h")
     rules.feed(InJournal(ev.NodeResumed("n1"), (), {}))
     assert flaps() == flaps() == [ev.NodeLost("n1")], "an operator trusts it again"
+
+
+def launched(rules: Rules, job_id: int, code: str, node: str = "n1") -> list[Effect]:
+    """What follows when a node refuses the launch of a job with that code (empty: it runs)."""
+    job, held = Job(job_id, 1, 60_000_000, 0), Allocation(1, nodes=(Share(node, 1),))
+    record = JobRecord(
+        job=job, user="ann", state=JobState.STARTING, submit_us=0, attempt=1, allocation=held,
+        submission=Submission(script="#!/bin/sh\n", directory="/", tasks=1),
+    )  # fmt: skip
+    start = Start(job, held, None, ev.Boundary(), Reason(Why.FITS))
+    rules.feed(InJournal(ev.Boundary(), (start,), {job_id: record}))
+    order, run = (rules.core.launches.orders.of(node, (job_id, 1), OrderKind(kind)) for kind in ("prepare", "run"))
+    refusal: list[wire.FromAgent] = [wire.Refused(order, code, "no"), wire.GroupEnded(job_id, 1)]
+    runs: list[wire.FromAgent] = [wire.Prepared(order), wire.Started(run, 1)]
+    answers = refusal if code else runs
+    return [effect for answer in answers for effect in rules.journalled(rules.feed(Heard(node, answer)))]
+
+
+def aside(effects: list[Effect]) -> list[str]:
+    return [event.name for event in posted(effects, ev.NodeDrained)]
+
+
+def three(**settings: Any) -> Rules:
+    """Three nodes in service."""
+    rules = Rules(JobState.RUNNING, "n3", others=("n1", "n2"), **settings)
+    for name in ("n1", "n2", "n3"):
+        rules.journalled(rules.comes(name))
+    return rules
+
+
+def test_node_is_set_aside_after_three_failures_in_a_row_that_are_its_own() -> None:
+    rules = three()
+    codes = ["failed", "failed", "", "failed", "user", "directory", "failed", "user", "failed"]
+    found = [aside(launched(rules, 10 + number, code)) for number, code in enumerate(codes)]
+    assert found == [[]] * 8 + [["n1"]]
+    assert rules.core.launches.suspects.counted == {"launches": 1}
+
+
+def test_never_more_than_half_of_the_nodes_are_set_aside() -> None:
+    rules = three(set_aside=SetAside(failed_launches=1))
+    found = [aside(launched(rules, 10 + at, "failed", f"n{1 + at % 3}")) for at in range(6)]
+    assert found == [["n1"]] + [[]] * 5
+
+
+def test_cuts_shorter_than_a_lease_are_no_losses() -> None:
+    rules = three()
+    for _ in range(6):
+        told = [*rules.journalled(rules.feed(Disconnected("n1"))), *rules.passes(4, "n2", "n3")]
+        assert posted(told, ev.NodeLost) == []
+        rules.comes("n1")
+    assert not rules.core.book.entry("n1").drained
+
+
+def test_slow_user_database_counts_neither_against_the_job_nor_the_node() -> None:
+    rules = three()
+    for job_id in range(10, 14):
+        told = launched(rules, job_id, SLOW_USERS)
+        assert posted(told, ev.LaunchFailed) == [ev.LaunchFailed(job_id, ("n1",), passing=True)]
+        assert aside(told) == []
+
+
+def test_cancelled_job_does_not_wait_for_a_node_without_guard_which_is_back_when_nothing_is_left_there() -> None:
+    rules = Rules(JobState.RUNNING, "n1", "n2", launch_timeout="10s")
+    for name in ("n1", "n2"):
+        rules.journalled(rules.comes(name, wire.GroupReport(1, 1, "running", 1)))
+    why = "the guard has not answered 'status' for 5 s"
+
+    def beat(guard: str = "") -> list[Effect]:
+        return rules.journalled(rules.feed(Heard("n2", wire.Heartbeat(Usage(), Presence.AWAY, guard=guard))))
+
+    assert posted(beat(why), ev.NodeDrained) == [ev.NodeDrained("n2", f"guard: {why}")]
+    cancelled = ev.JobCancelled(1)
+    told = rules.feed(InJournal(cancelled, (Kill(1, cancelled, CANCELLED),)))
+    assert sent(told, wire.Kill) == [("n1", 1), ("n2", 1)]
+    rules.feed(Heard("n1", wire.GroupEnded(1, 1)))
+    ends = []
+    for _ in range(11):
+        ends.append(posted(beat(why), ev.JobEnded))
+        rules.now_s += 1
+    assert ends == [[]] * 10 + [[ev.JobEnded(1, JobState.CANCELLED)]]
+    assert posted(beat(), ev.NodeResumed) == [], "the guard is back, and something of the job is still there"
+    assert sent(rules.feed(Heard("n2", wire.GroupEnded(1, 1))), wire.Forget) == [("n2", 1)]
+    assert posted(beat(), ev.NodeResumed) == [ev.NodeResumed("n2")]

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from kit.command import Call, cosched  # noqa: F401 (a fixture)
+from kit.snapshots import Snapshot
 
-from cosched.errors import BadInput
 from local_load.profile import INTERACTIVE_CALLS, Day, Distribution, built_in, find
 from local_load.schedule import Act, Session, acts, always, by_day, recorded
 
@@ -90,20 +91,5 @@ def test_a_recorded_trace_gives_its_sessions(tmp_path: Path) -> None:
     assert recorded(path, "c") == []
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("", "trace.csv:1: columns none; expected at_s,presence"),
-        ("time,state\n1,present\n", "trace.csv:1: columns time, state"),
-        ("at_s,presence\nsoon,present\n", "trace.csv:2: at_s: found 'soon'; expected seconds"),
-        ("at_s,presence\n5,present\n3,away\n", "trace.csv:3: at_s: found 3; expected 5 or more"),
-        ("at_s,presence\n-1,present\n", "trace.csv:2: at_s: found -1"),
-        ("at_s,presence\nnan,present\n", "trace.csv:2: at_s: found nan"),
-        ("at_s,presence\n1,here\n", "trace.csv:2: presence: found 'here'; expected present, away or unknown"),
-        ("at_s,presence\n1\n", "trace.csv:2: presence: found None"),
-    ],
-)
-def test_a_trace_that_cannot_be_is_refused_by_its_line(tmp_path: Path, text: str, told: str) -> None:
-    with pytest.raises(BadInput) as refused:
-        recorded(trace(tmp_path, text))
-    assert told in str(refused.value)
+def test_a_trace_that_cannot_be_is_refused_by_its_line(snapshot: Snapshot, cosched: Call) -> None:  # noqa: F811
+    snapshot.replay(cosched)

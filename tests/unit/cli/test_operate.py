@@ -117,61 +117,13 @@ def test_init_for_a_scheduler_at_an_ipv6_address_listens_there(cosched: Call, tm
     assert load_node(tmp_path / "office/nodes/a/node.toml").scheduler.url == "wss://[fd00::1]:7420/v1/agent"
 
 
-GOOD_NODE = """\
-name = "a"
-cluster = "c"
-procs = 2
-memory_bytes = 1000000000
-[scheduler]
-url = "wss://head:7420/v1/agent"
-[launch]
-address = "a"
-"""
-#: What is put in its place.
-BAD_NODES = [
-    ("procs = 2", "prcs = 2"),
-    ("procs = 2", "procs = 0"),
-    ("procs = 2", 'procs = "two"'),
-    ("memory_bytes = 1000000000", 'memory_bytes = "1GB"'),
-    ("[launch]", "[contract]\ncpu_ratio = 2\n[launch]"),
-    ("[launch]", "[presence]\npoll_s = 0\n[launch]"),
-    ("[launch]", "[presence]\npoll_s = inf\n[launch]"),
-    ("[launch]", "[presence]\nbusy_cpus = nan\n[launch]"),
-    ("[launch]", "[presence]\naway_after_s = 1e400\n[launch]"),
-    ("[launch]", '[cgroup]\nmode = "v3"\n[launch]'),
-    ("[launch]", '[presence]\nsources = ["input", "mice"]\n[launch]'),
-    ('name = "a"', 'name = "a b"'),
-    ('cluster = "c"', 'cluster = ""'),
-    ("memory_bytes = 1000000000", "memory_bytes = 0"),
-    ('"wss://head:7420/v1/agent"', '"http://head"'),
-    ('address = "a"', 'address = ""'),
-    ('address = "a"', 'address = "a"\nport = 70000'),
-    ('address = "a"', 'address = "a"\nnetwork = "lan"'),
-    ("[launch]", '[paths]\nrun = "run"\n[launch]'),
-    ("[launch]", '[paths]\nkeep = ["/a", "b"]\n[launch]'),
-    ("[launch]", '[cgroup]\ncosched = "../x"\n[launch]'),
-    ("[launch]", "[security]\nmin_uid = -1\n[launch]"),
-    ("[launch]", "[weights]\nio = 101\n[launch]"),
-    ("[launch]", "[weights]\nnetwork_priority = -1\n[launch]"),
-    ("[launch]", '[security]\nusers = "swich"\n[launch]'),
-    ("[launch]", "[lunch]"),
-    ('name = "a"', "name = a"),
-]
-
-
-def test_settings_of_a_node(snapshot: Snapshot, cosched: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))  # no launchers are asked for their versions
-    shown = []
-    for change in BAD_NODES:
-        text = GOOD_NODE.replace(*change, 1)
-        assert text != GOOD_NODE
-        (tmp_path / "node.toml").write_text(text)
-        ended = cosched("doctor", "--node-config", "node.toml", "--json")
-        checks = [each for each in json.loads(ended.out)["checks"] if each["what"] == "settings"]
-        said = next(each for each in checks if "node.toml" in each["found"])
-        assert (ended.status, said["level"]) == (1, "fail")
-        shown.append(f"# {change[1]!r} for {change[0]!r}\n{said['found']}\n{said['advice']}\n")
-    snapshot("\n".join(shown))
+def test_doctor_says_what_a_node_cannot_have(cosched: Call, tmp_path: Path) -> None:
+    (tmp_path / "node.toml").write_text("prcs = 2\n")
+    ended = cosched("doctor", "--node-config", "node.toml", "--json")
+    said = next(each for each in json.loads(ended.out)["checks"] if "node.toml" in each["found"])
+    assert (ended.status, said["what"], said["level"]) == (1, "settings", "fail")
+    assert said["found"].startswith("node.toml: ")
+    assert said["advice"] == "mend the file; the agent does not start with it"
 
 
 def test_doctor_without_a_service_says_what_to_do_and_goes_on(cosched: Call) -> None:

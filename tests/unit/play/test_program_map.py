@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from kit.command import Call, cosched  # noqa: F401 (a fixture)
+from kit.snapshots import Snapshot
 
 from cosched.apps.play.program_map import Known, Program, ProgramMap
 from cosched.errors import BadInput
@@ -28,7 +30,6 @@ jobs:
 
 def made(tmp_path: Path, text: str) -> ProgramMap:
     (tmp_path / "spin.sh").write_text('#!/bin/sh\nexec spin "$@"\n')
-    (tmp_path / "bad.sh").write_text("exec spin\n")
     path = tmp_path / "map.yaml"
     path.write_text(text)
     return ProgramMap(path)
@@ -93,45 +94,5 @@ def test_a_rate_by_itself_is_each_tasks() -> None:
     assert Program(run="x", rate=[(4, 40)]).work(1_000_000, 1) == 10  # below what was measured: in proportion
 
 
-BAD = {
-    "programs: [1]": "programs",
-    "jobs: []\nprograms: {a: {run: x}}": "map.yaml: jobs: no rule",
-    "jobs: [{program: a}]": "missing",
-    "jobs: [{program: b}]\nprograms: {a: {run: x}}": "jobs[0].program: no program 'b'; expected one of a",
-    "jobs: [{program: spinn}]\nprograms: {spin: {run: x}}": "did you mean 'spin'?",
-    "jobs: [{program: a, class: lang}]\nprograms: {a: {run: x}}": "jobs[0].class: 'lang'; expected long or short",
-    "jobs: [{program: a, tasks: many}]\nprograms: {a: {run: x}}": "jobs[0].tasks: 'many'; expected a whole number",
-    "jobs: [{program: a, task: 2}]\nprograms: {a: {run: x}}": "jobs[0]: task: unknown key",
-    "jobs: [{program: a}]\nprograms: {a: {runs: x}}": "did you mean 'run'?",
-    "jobs: [{program: a}]\nprograms: {a: {}}": "programs.a: neither run nor script",
-    "jobs: [{program: a}]\nprograms: {a: {run: x, script: y}}": "programs.a: run and script",
-    "jobs: [{program: a}]\nprograms: {a: {run: x, arguments: [y]}}": "programs.a.arguments: arguments beside run",
-    "jobs: [{program: a}]\nprograms: {a: {script: none.sh}}": "none.sh: No such file",
-    "jobs: [{program: a}]\nprograms: {a: {script: bad.sh}}": "bad.sh:1: found 'exec spin'",
-    "jobs: [{program: a}]\nprograms: {a: {run: x, rate: 0}}": "programs.a.rate: 0 with 1 tasks",
-    "jobs: [{program: a}]\nprograms: {a: {run: x, rate: -1}}": "programs.a.rate: -1 with 1 tasks",
-    "jobs: [{program: a}]\nprograms: {a: {run: x, rate: .inf}}": "programs.a.rate: inf with 1 tasks",
-    "jobs: [{program: a}]\nprograms: {a: {run: x, rate: []}}": "programs.a.rate: []",
-    "jobs: [{program: a}]\nprograms: {a: {run: x, rate: [[1, 2], [1, 3]]}}": "each number of tasks once",
-    "jobs: [{program: a}]\nprograms: {a: {run: x, rate: [[0, 2]]}}": "programs.a.rate: 2 with 0 tasks",
-    "jobs: [{program: a}]\nprograms: {a: {run: x, startup: 5}}": "programs.a: startup: found 5; expected str",
-    "jobs: [{program: a}]\nprograms: {a: {run: x, startup: 5x}}": "unknown unit 'x'",
-    "jobs: [{program: a}]\nprograms: {a: {run: x, kind: com}}": "did you mean 'comm'?",
-    "jobs: [{program: a}]\nprograms: {a: {run: x, memory: 0B}}": "programs.a.memory: '0B'",
-    "jobs: [{program: a}]\nprograms: {a: {run: x, coscheduling: gag}}": "did you mean 'gang'?",
-    "jobs: [{program: a b}]\nprograms: {a b: {run: x}}": "a name of letters",
-    "jobs: [": "not YAML",
-}
-
-
-@pytest.mark.parametrize(("text", "told"), BAD.items(), ids=list(BAD))
-def test_what_cannot_be_is_told_with_file_and_key(tmp_path: Path, text: str, told: str) -> None:
-    with pytest.raises(BadInput) as refused:
-        made(tmp_path, text)
-    assert told in str(refused.value)
-    assert str(tmp_path) in str(refused.value)
-
-
-def test_a_map_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no such file; expected a map from jobs to programs"):
-        ProgramMap(tmp_path / "map.yaml")
+def test_what_cannot_be_is_told_with_file_and_key(snapshot: Snapshot, cosched: Call) -> None:  # noqa: F811
+    snapshot.replay(cosched)

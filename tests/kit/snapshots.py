@@ -4,6 +4,7 @@ The test ``tests/FOLDER/test_file.py::test_name`` has ``tests/FOLDER/snapshots/t
 """
 
 import difflib
+import re
 import shlex
 import subprocess
 from collections.abc import Iterator
@@ -15,16 +16,23 @@ from kit.command import Call, Ended
 
 
 class Snapshot:
-    """The file of one test. ``hidden`` has what differs in each run: a text -> what stands for it in the file."""
+    """The file of one test.
+
+    ``hidden`` has what differs in each run: a text -> what stands for it in the file, also in commands. ``patterns``
+    has what differs in outputs alone: a regular expression -> what takes the place of its matches.
+    """
 
     def __init__(self, file: Path, renewed: bool, hidden: dict[str, str]) -> None:
         self.file, self._renewed, self.hidden, self.read = file, renewed, hidden, False
+        self.patterns: dict[str, str] = {}
 
     def __call__(self, shown: str) -> None:
         """Compare the output with the file; with ``--update-snapshots``, write the file."""
         self.read = True
         for text, name in self.hidden.items():
             shown = shown.replace(text, name)
+        for pattern, name in self.patterns.items():
+            shown = re.sub(pattern, name, shown, flags=re.MULTILINE)
         if self._renewed:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             self.file.write_text(shown)
@@ -46,6 +54,11 @@ class Snapshot:
         if line.startswith("$ "):
             subprocess.run(["sh", "-ec", line[2:]], check=True)
         return []
+
+
+def session(call: Call, *commands: str) -> str:
+    """These commands and what they print, as it stands in a file."""
+    return "".join(f"{line}\n" for each in commands for line in [f"$ cosched {each}", *told(call(*shlex.split(each)))])
 
 
 def told(ended: Ended) -> list[str]:

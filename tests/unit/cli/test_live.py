@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from kit.command import Call, Ended
 from kit.puppet import Live, live
-from kit.snapshots import Snapshot
+from kit.snapshots import Snapshot, session
 from kit.waiting import BOUND_S, wait_for
 
 from cosched.apps.cli.shared.words import clock
@@ -46,6 +46,7 @@ def call(service: Live, cosched: Call, monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 Submit = Callable[..., int]
+Stories = Callable[..., Snapshot]
 
 
 @pytest.fixture
@@ -70,6 +71,27 @@ def shown(call: Call, job_id: int) -> dict[str, Any]:
     assert ended.status == 0, ended.err
     document: dict[str, Any] = json.loads(ended.out)
     return document
+
+
+@pytest.fixture
+def stories(snapshot: Snapshot) -> Stories:
+    """The test's snapshot, in which these jobs are called A, B and so on, and times are hidden."""
+
+    def of(*jobs: int | str) -> Snapshot:
+        snapshot.patterns |= {
+            r"\d{4}-\d\d-\d\dT[\d:.+-]+": "WHEN",
+            WHEN: "WHEN",
+            r"(?<!-t )(?<!:)(\b[A-Z][a-z]{2} |\d{4}-\d\d-\d\d )?\b\d\d:\d\d(:\d\d)?\b": "CLOCK",
+            r"(?<=[ \t])(?<!used )(\d+ min )?[\d.]+ (ms|s)\b": "T",  # but for the CPU time, which is the puppet's
+            r"\tT( ago)?$": r"\tnow",  # when a node was heard
+            rf"\b{pwd.getpwuid(os.geteuid()).pw_name}\b": "USER",
+        }
+        before = r"(job |logs |--stderr |cancel |show |explain |hold |release |[A-D] |^  |\t(?=\d+\tnow))"
+        snapshot.patterns |= {rf"{before}{job}\b": rf"\1{name}" for name, job in zip("ABCD", jobs, strict=False)}
+        snapshot.patterns[r"(job )\d+"] = r"\1N"
+        return snapshot
+
+    return of
 
 
 def until(call: Call, job_id: int, *states: str) -> dict[str, Any]:
@@ -104,51 +126,35 @@ def test_submit_says_the_number_and_takes_the_scripts_lines(call: Call, tmp_path
     assert call("cancel", found[1]).out == f"job {found[1]} cancelled\n"
 
 
-#: Lines of other batch systems (the job script) -> the directive that is named.
-FOREIGN = {
-    "#SBATCH -n 4 -t 00:05:00 -J name -o out-%j.txt": "line 2, '#SBATCH -n 4 -t 00:05:00 -J name -o out-%j.txt'",
-    "#PBS -l nodes=2:ppn=4\n#PBS -N name\n#PBS -j oe": "line 2, '#PBS -l nodes=2:ppn=4' and 2 lines more of that kind",
-    "# text\n#BSUB -n 4\n#COSCHED -n 2": "line 3, '#BSUB -n 4'",
-    "#FLUX: -N 2": "line 2, '#FLUX: -N 2'",
-    "#$ -pe mpi 4": "line 2, '#$ -pe mpi 4'",
-}
+#: Lines of other batch systems in a job script.
+FOREIGN = [
+    "#SBATCH -n 4 -t 00:05:00 -J name -o out-%j.txt",
+    "#PBS -l nodes=2:ppn=4\n#PBS -N name\n#PBS -j oe",
+    "# text\n#BSUB -n 4\n#COSCHED -n 2",
+    "#FLUX: -N 2",
+    "#$ -pe mpi 4",
+]
 
 
-@pytest.mark.parametrize("lines", FOREIGN)
-def test_foreign_directives_are_warned_of_on_stderr_and_refused_on_demand(
-    lines: str, call: Call, tmp_path: Path
+def test_what_a_script_has_and_does_not_mean_is_told_at_submission(
+    stories: Stories, call: Call, tmp_path: Path
 ) -> None:
-    (tmp_path / "other.sh").write_text(f"#!/bin/sh\n{lines}\necho hello\n#SBATCH -n 9\n")
-    ended = call("submit", "--hold", "--json", "other.sh")
-    job = json.loads(ended.out)
-    size = "2 tasks" if "COSCHED" in lines else "1 task"
-    told = f"other.sh: {FOREIGN[lines]}: not read; job {job['job_id']} is {size} for at most 1 h; '#COSCHED' lines"
-    assert ended.err.count("\n") == 1
-    assert f"cosched: WARNING: {told} have its options" in ended.err
-    assert ("-t: --time, with its unit" in ended.err) is ("SBATCH" in lines)
-    assert call("cancel", job["job_id"]).status == 0
-    refused = call("submit", "--foreign-directives", "refuse", "other.sh")
-    assert (refused.status, refused.out) == (2, "")
-    assert f"cosched: other.sh: {FOREIGN[lines]}: options of another batch system" in refused.err
-
-
-def test_notes_about_a_script_are_told_at_submission_and_shown(call: Call, tmp_path: Path) -> None:
+    """Directives of other batch systems, options after its name, a command that reads another's lines."""
+    told = ""
+    for lines in FOREIGN:
+        (tmp_path / "other.sh").write_text(f"#!/bin/sh\n{lines}\necho hello\n#SBATCH -n 9\n")
+        commands = ("submit --hold other.sh", "submit --foreign-directives refuse other.sh")
+        told += f"\n# {lines!r}\n" + session(call, *commands)
+    options = ("a -n4", "--time=5min", "--help", "--grid -x 4")
+    told += "\n# Options after the script's name\n" + session(
+        call, *(f"submit --hold job.sh {each}" for each in options)
+    )
     (tmp_path / "loop.sh").write_text("#!/bin/sh\nwhile read x; do mpirun ./prog; done <list\n")
-    ended = call("submit", "--hold", "loop.sh")
-    job_id = ended.out.split()[1]
-    assert ended.err.startswith(f"cosched: job {job_id}: line 2: mpirun takes the lines that 'while read' is to read")
-    assert "  note          line 2: mpirun takes the lines" in call("show", job_id).out
-    assert call("cancel", job_id).status == 0
-
-
-def test_options_after_the_scripts_name_are_said_to_be_its_arguments(call: Call) -> None:
-    for given, told in [(("a", "-n4"), "-n4"), (("--time=5min",), "--time=5min"), (("--help",), "--help")]:
-        ended = call("submit", "--hold", "job.sh", *given)
-        assert f"{told!r} stands after job.sh and is the script's: options of the job stand before it\n" in ended.err
-        assert call("cancel", ended.out.split()[1]).status == 0
-    quiet = call("submit", "--hold", "job.sh", "--grid", "-x", "4")
-    assert quiet.err == ""
-    assert call("cancel", quiet.out.split()[1]).status == 0
+    told += "\n# Lines that mpirun takes\n" + session(call, "submit --hold loop.sh")
+    jobs = re.findall(r"^  job (\d+)$", told, re.MULTILINE)
+    assert len(jobs) == len(FOREIGN) + len(options) + 1
+    stories(jobs[-1])(told + session(call, f"show {jobs[-1]}"))
+    assert call("cancel", *jobs).status == 0
 
 
 def test_the_command_line_wins_over_the_script(call: Call) -> None:
@@ -160,7 +166,7 @@ def test_the_command_line_wins_over_the_script(call: Call) -> None:
     assert call("cancel", job["job_id"]).status == 0
 
 
-def test_a_job_of_several_sizes_is_told_which_one_it_has(call: Call, tmp_path: Path) -> None:
+def test_a_job_of_several_sizes_is_told_which_one_it_has(stories: Stories, call: Call, tmp_path: Path) -> None:
     """Its answer, lists and stories say which size, of which, and that it keeps it."""
     (tmp_path / "sizes.sh").write_text("#!/bin/sh\n#COSCHED --sizes pow2 --class long --fold no\n")
     note = "of its sizes it has 4, the largest that could ever start here, and keeps it: "
@@ -181,26 +187,17 @@ def test_a_job_of_several_sizes_is_told_which_one_it_has(call: Call, tmp_path: P
             "most_components": 0,
         },
     }
-    story = call("show", found[1]).out
-    assert "asked for     4 tasks of 1, 2, 4 when it starts, at most" in story
-    assert f"shape         of the class long, may not be folded; {note}" in story
-    assert f"  {note}\n" in call("explain", found[1]).out
     (row,) = [line for line in call("queue", "--wide").out.splitlines() if "sizes.sh" in line]
     assert "4 of 1, 2, 4" in row
+    stories(found[1])(session(call, f"show {found[1]}", f"explain {found[1]}"))
     assert call("cancel", found[1]).status == 0
 
 
-def test_a_malleable_job_and_one_that_is_rigid(call: Call) -> None:
-    ended = call("submit", "--hold", "--json", "-n", 1, "--max", 8, "job.sh")  # the script says 2
-    job = json.loads(ended.out)
+def test_a_malleable_job_and_one_that_is_rigid(stories: Stories, call: Call, submit: Submit) -> None:
+    malleable, rigid = submit("sit", "--hold", "-n", 1, "--max", 8), submit("sit", "--hold")  # the script says 2
+    job = shown(call, malleable)
     assert (job["tasks"], job["shape"]["min_tasks"], job["shape"]["max_tasks"]) == (4, 1, 4)
-    assert "4 tasks of 1 to 4 at any time" in call("show", job["job_id"]).out
-    assert call("cancel", job["job_id"]).status == 0
-    ended = call("submit", "--hold", "job.sh")
-    assert ended.err == ""
-    number = ended.out.split()[1]
-    assert "shape" not in call("show", number).out
-    assert call("cancel", number).status == 0
+    stories(malleable, rigid)(session(call, f"show {malleable}", f"show {rigid}"))
 
 
 def test_a_script_from_standard_input(call: Call, service: Live, tmp_path: Path) -> None:
@@ -245,29 +242,17 @@ def test_wait_has_the_status_of_the_first_that_did_not_complete(call: Call, subm
     assert [job["job_id"] for job in json.loads(document.out)["jobs"]] == [worse, good]
 
 
-def test_show_tells_a_failures_story(call: Call, submit: Submit) -> None:
-    job_id = submit("fail", "--time", "5min")
-    assert call("wait", job_id).status == 3
-    ended = call("show", job_id)
-    assert ended.out.startswith(f"job {job_id} (fail) of ")
-    assert "failed (exit status 3)" in ended.out.splitlines()[0]
-    assert "desk1" in ended.out.splitlines()[1]
-    assert "    | ValueError: no such grid" in ended.out
-    assert "2 tasks, at most 5 min, 64 MiB of memory each, mostly communicates" in ended.out
-    assert re.search(r"ended +\S+ \S+, ran .*, used 1.5 s of CPU", ended.out)
-    assert re.search(rf"    {WHEN}  starting +fits", ended.out)
-    failure = shown(call, job_id)["failure"]
-    assert failure["tail"][-1] == "ValueError: no such grid"
-
-
-def test_show_of_a_launch_that_failed_names_node_and_reason(call: Call, submit: Submit, tmp_path: Path) -> None:
-    job_id = submit("refuse")
-    assert call("wait", job_id).status == 126
-    assert f"desk1 has no directory {tmp_path}" in call("show", job_id).out
+def test_show_tells_a_failures_story(stories: Stories, call: Call, submit: Submit) -> None:
+    failed = submit("fail", "--time", "5min")
+    assert call("wait", failed).status == 3
+    refused = submit("refuse")
+    assert call("wait", refused).status == 126
+    stories(failed, refused)(session(call, f"show {failed}", f"show {refused}"))
+    assert shown(call, failed)["failure"]["tail"][-1] == "ValueError: no such grid"
 
 
 def test_limit_of_a_running_jobs_node_is_told_by_queue_show_and_explain(
-    call: Call, submit: Submit, service: Live
+    stories: Stories, call: Call, submit: Submit, service: Live
 ) -> None:
     job_id = submit("sit", "-n", 2)
     until(call, job_id, "running")
@@ -275,12 +260,10 @@ def test_limit_of_a_running_jobs_node_is_told_by_queue_show_and_explain(
     service.node.limited_cpus = 0.5
     try:
         wait_for(lambda: shown(call, job_id)["slowed"], "the limit")
-        limit = r"limited on desk1 since (\d{4}-\d\d-\d\d )?\d\d:\d\d, at most 0\.5 CPU\n"
-        assert re.search(rf"\tdesk1 \(2\): {limit}", call("queue").out)
-        assert re.search(rf"  slowed        {limit}", call("show", job_id).out)
-        assert re.search(rf"  {limit}", call("explain", job_id).out)
+        stories(job_id)(session(call, "queue", f"show {job_id}", f"explain {job_id}"))
     finally:
         service.node.limited_cpus = None
+    wait_for(lambda: not shown(call, job_id)["slowed"], "the limit to be gone, also for the next test")
 
 
 def test_promised_start_is_whole_on_a_terminal_of_80_columns(call: Call, submit: Submit, service: Live) -> None:
@@ -301,32 +284,20 @@ def test_promised_start_is_whole_on_a_terminal_of_80_columns(call: Call, submit:
     assert max(map(len, (header, running, waiting))) <= 80
 
 
-def test_queue_hold_release_cancel_explain(call: Call, submit: Submit) -> None:
+def test_queue_hold_release_cancel_explain(stories: Stories, call: Call, submit: Submit) -> None:
     first = submit("sit", "-n", 4, "--time", "30min")
     until(call, first, "running")
     second = submit("ok", "-n", 3, "--time", "20min")
     third = submit("ok", "-n", 4)
     wait_for(lambda: shown(call, second)["promised_start"] is not None, "the second job to be promised a start")
-    listed = call("queue")
-    assert listed.status == 0
-    rows = [line.split("\t") for line in listed.out.splitlines()][1:]
-    assert [row[0] for row in rows] == [str(first), str(second), str(third)]
-    assert "desk1 (4)" in listed.out
-    by = clock(shown(call, second)["promised_start"])  # tomorrow, late in the evening
-    assert [row[4] for row in rows][:2] == ["", by]
-    assert rows[1][9] == "fewer processors are free than the job needs"
+    rows = [line.split("\t") for line in call("queue").out.splitlines()][1:]
+    assert rows[1][4] == clock(shown(call, second)["promised_start"])
     assert shown(call, second)["reason"]["why"] == "not_enough_free"
-    assert "\x1b" not in listed.out
-
-    why = call("explain", second)
-    assert why.out.startswith(f"job {second} is queued: ")
-    assert "promised to start by" in why.out
     assert json.loads(call("explain", second, "--json").out)["reason"]["numbers"]
-
-    held = "waiting: held by its user or an operator"
-    assert call("hold", second, third).out == f"job {second} {held}\njob {third} {held}\n"
-    assert "held by" in call("explain", third).out
-    assert call("release", third).out == f"job {third} queued\n"
+    commands = ("queue", f"explain {second}", f"hold {second} {third}", f"explain {third}", f"release {third}")
+    story = stories(first, second, third)
+    story.patterns[r"because of: JobSubmitted job [BC]"] = "because of: JobSubmitted job B or C"
+    story(session(call, *commands))
     assert [job["job_id"] for job in json.loads(call("queue", "--json").out)["jobs"]] == [first, third, second]
     assert call("cancel", third, second, first).status == 0  # the first gives its nodes back
     assert call("wait", first).status == 130
@@ -399,13 +370,10 @@ def test_logs_follows_to_the_end(call: Call, submit: Submit, service: Live) -> N
         assert process.wait(BOUND_S) == 0
 
 
-def test_output_in_a_file_is_said_to_be_there(call: Call, submit: Submit, tmp_path: Path) -> None:
+def test_output_in_a_file_is_said_to_be_there(stories: Stories, call: Call, submit: Submit) -> None:
     job_id = submit("ok", "--output", "out.txt")
     assert call("wait", job_id).status == 0
-    ended = call("logs", job_id)
-    assert ended.status == 1
-    assert f"job {job_id} writes to {tmp_path}/out.txt on desk1" in ended.err
-    assert f"{tmp_path}/out.txt on desk1" in call("show", job_id).out
+    stories(job_id)(session(call, f"logs {job_id}", f"show {job_id}"))
 
 
 def test_ctrl_c_of_a_waiting_submission_leaves_the_job(call: Call, service: Live, tmp_path: Path) -> None:
@@ -425,25 +393,14 @@ def test_what_the_service_refuses(snapshot: Snapshot, call: Call) -> None:
     snapshot.replay(call)
 
 
-def test_nodes_and_drain_and_resume(call: Call, submit: Submit) -> None:
-    listed = call("nodes").out
-    assert re.search(r"desk1\tup\taway\t0/4", listed), listed
-    assert re.search(r"desk2\tunknown", listed), listed
+def test_nodes_and_drain_and_resume(stories: Stories, call: Call, submit: Submit) -> None:
+    told = session(call, "nodes")
     job_id = submit("sit", "-n", 1)
     until(call, job_id, "running")
-    assert call("node", "drain", "desk1", "--reason", "new disk").out == (
-        f"desk1 draining, until job {job_id} has ended\n"
-    )
-    assert "desk1 is draining: new disk" in call("nodes").err
+    told += session(call, "node drain desk1 --reason 'new disk'", "nodes", "set-aside")
     nodes = {node["name"]: node for node in json.loads(call("nodes", "--json").out)["nodes"]}
     assert (nodes["desk1"]["state"], nodes["desk1"]["jobs"]) == ("draining", [job_id])
-    aside = call("set-aside").out.splitlines()
-    assert aside[0].split("\t") == ["kind", "name", "user", "what", "by", "since", "comes back"]
-    assert aside[1].startswith("node\tdesk1\t\tnew disk\toperator\t")
-    assert aside[1].endswith("'cosched node resume desk1'")
-    assert call("node", "resume", "desk1").out == "desk1 up\n"
-    assert call("set-aside").out == "nothing is set aside\n"
-    assert json.loads(call("set-aside", "--json").out) == {"set_aside": []}
+    stories(job_id)(told + session(call, "node resume desk1", "set-aside", "set-aside --json"))
 
 
 AILING = """

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.measure import machine
+from benchmarks.measure import header, machine
 from cosched.apps.lab import cgroups
 from cosched.apps.lab.lab import Lab
 from local_load import report, samples
@@ -127,10 +127,7 @@ def main() -> None:
                     user(lab, seconds, folder / place / f"{tasks}-a-cpu")
                     theirs[place, tasks] = (cpu_s(pids) - before_s) / (time.monotonic() - began_s)
     print(f"{machine()}; {seconds:g} s each\n")
-    print(
-        "| ranks | a CPU | their CPUs | his (of 15 %) | call | samples | p50 ms | p95 ms | p99 ms | max ms | > 400 ms |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    header("ranks | a CPU | their CPUs | his (of 15 %) | call | samples | p50 ms | p95 ms | p99 ms | max ms | > 400 ms")
     for place, words in PLACES.items():
         runs = {}
         for tasks in TASKS_PER_CPU:

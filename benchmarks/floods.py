@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.agent import cpu_s, processes
-from benchmarks.measure import machine
+from benchmarks.measure import forget_peak, header, machine, memory_mib
 from cosched.apps.lab.lab import Lab
 from cosched.errors import Failed
 from cosched.wire.api import Submission
@@ -78,20 +78,6 @@ def flooder(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "benchmarks._flooder", *map(str, arguments)]
 
 
-def most_mb(pid: int) -> float:
-    """The most memory that a process has had since :func:`forget`, in MB."""
-    return next(
-        int(line.split()[1]) / 1024
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-        if line.startswith("VmHWM:")
-    )
-
-
-def forget(pid: int) -> None:
-    """Have the kernel count the most memory anew."""
-    Path(f"/proc/{pid}/clear_refs").write_text("5")
-
-
 def services(lab: Lab) -> tuple[int, int]:
     """Guard and agent of the node that is flooded."""
     found = processes(lab)
@@ -112,8 +98,8 @@ def flooded(lab: Lab, flood: Flood, seconds: float) -> Seen:
     """One flood, to its end."""
     guard, agent = services(lab)
     for pid in (guard, agent):
-        forget(pid)
-    before_mb = most_mb(guard), most_mb(agent)
+        forget_peak(pid)
+    before_mb = memory_mib(guard), memory_mib(agent)
     before_s, log_bytes, began_s = (cpu_s(guard), cpu_s(agent)), logs(lab), time.monotonic()
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     address = flood.address(lab)
@@ -141,22 +127,15 @@ def flooded(lab: Lab, flood: Flood, seconds: float) -> Seen:
     try:
         same = services(lab) == (guard, agent)
         used = cpu_s(guard) - before_s[0], cpu_s(agent) - before_s[1]
-        most = most_mb(guard), most_mb(agent)
+        most = memory_mib(guard), memory_mib(agent)
     except (OSError, StopIteration):
         same, used, most = False, (0.0, 0.0), before_mb
     with contextlib.suppress(Failed):  # it has ended by itself
         lab.client().cancel(job.job_id)
     lab.client().wait(job.job_id, 60)
-    return Seen(
-        connections,
-        pauses,
-        used[0] / took_s,
-        used[1] / took_s,
-        (before_mb[0], most[0]),
-        (before_mb[1], most[1]),
-        logs(lab) - log_bytes,
-        not same,
-    )
+    cpu = used[0] / took_s, used[1] / took_s
+    memory = (before_mb[0], most[0]), (before_mb[1], most[1])
+    return Seen(connections, pauses, *cpu, *memory, logs(lab) - log_bytes, not same)
 
 
 def broken(first: Seen, second: Seen) -> list[str]:
@@ -183,10 +162,7 @@ def main(arguments: list[str]) -> int:
     if os.geteuid() != 0:
         sys.exit("floods: needs root, for a lab of tier 1 and processes of several users")
     print(f"{machine()}; {given.seconds:g} s each, twice")
-    print(
-        "| socket | connections | pause, median ms | worst | guard CPU | agent CPU | guard MB | agent MB | log bytes |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|")
+    header("socket | connections | pause, median ms | worst | guard CPU | agent CPU | guard MB | agent MB | log bytes")
     wrong = 0
     with Lab.up(1, name=f"floods-{os.getpid()}", tier=1) as lab:
         for name in given.only.split(","):

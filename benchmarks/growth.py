@@ -4,13 +4,12 @@ Workloads of 10⁴, 10⁵ and 10⁶ jobs from one model, on one machine at one o
 CPU time per job, the fixed cost of a process taken off by an empty simulation.
 """
 
-import statistics
 import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.measure import interleaved, machine, show
+from benchmarks.measure import interleaved, machine, per_job, show
 
 SIZES = (10_000, 100_000, 1_000_000)
 LOAD, PROCS = 0.7, 128
@@ -31,10 +30,10 @@ def main(arguments: list[str]) -> None:
         print(f"{machine()}; Lublin–Feitelson 2003, {PROCS} processors, offered load {LOAD}, EASY")
         costs = interleaved(commands, rounds)
     show(costs)
-    fixed, *sized = (statistics.median(cost.cpu_s) for name, cost in costs.items() if name != "yardstick")
-    per_job = [(cpu_s - fixed) / jobs for cpu_s, jobs in zip(sized, SIZES, strict=True)]
-    for jobs, each_s in zip(SIZES, per_job, strict=True):
-        print(f"{jobs:>9} jobs: {each_s * 1e6:.1f} µs of CPU a job, {each_s / per_job[0]:.2f} × that of {SIZES[0]}")
+    none, *sized = commands
+    found_s = [*per_job(costs, dict(zip(sized, SIZES, strict=True)), none).values()]
+    for jobs, each_s in zip(SIZES, found_s, strict=True):
+        print(f"{jobs:>9} jobs: {each_s * 1e6:.1f} µs of CPU a job, {each_s / found_s[0]:.2f} × that of {SIZES[0]}")
 
 
 if __name__ == "__main__":

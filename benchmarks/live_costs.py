@@ -19,14 +19,12 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
-import time
 from pathlib import Path
 
 from benchmarks.launch import by_api
-from benchmarks.measure import machine, ratios, spread
+from benchmarks.measure import header, machine, ratios, spread
 from benchmarks.service import Lab as ServiceLab
-from benchmarks.service import submitted
+from benchmarks.service import standing, submitted
 from cosched.apps.lab.lab import Lab
 
 LAUNCHES = 8
@@ -51,22 +49,11 @@ def first_rank() -> dict[str, float]:
 
 def service(agents: int, seconds: float) -> dict[str, float]:
     """Seconds, and CPU seconds, of a submission; seconds until all agents are back."""
-    with tempfile.TemporaryDirectory(prefix="live-costs-") as name:
-        lab = ServiceLab(Path(name), agents)
-        try:
-            lab.start()
-            lab.start_agents()
-            lab.all_welcomed(0.0)
-            before_s = cpu_s(lab)
-            took, a_second = submitted(lab, seconds, None)
-            used_s = cpu_s(lab) - before_s
-            killed_s = time.monotonic()
-            lab.scheduler.kill()
-            lab.scheduler.wait()
-            lab.start()
-            storm_s = lab.all_welcomed(killed_s) - killed_s
-        finally:
-            lab.close()
+    with standing(agents) as lab:
+        before_s = cpu_s(lab)
+        took, a_second = submitted(lab, seconds, None)
+        used_s = cpu_s(lab) - before_s
+        _, storm_s = lab.killed()
     return {"submission_s": 1 / a_second, "submission_cpu_s": used_s / len(took), "storm_s": storm_s}
 
 
@@ -100,7 +87,7 @@ def compare(other: Path, rounds: int, agents: int, seconds: float) -> None:
             if number:
                 costs[checkout].append(found)
     print(f"{machine()}; {rounds} rounds, {agents} agents\n")
-    print("| cost | this | other | this / other |\n|---|---|---|---|")
+    header("cost | this | other | this / other")
     for key, words in COSTS.items():
         ours, theirs = ([each[key] for each in costs[checkout]] for checkout in (HERE, other))
         print(f"| {words} | {spread(ours)} | {spread(theirs)} | {spread(ratios(ours, theirs))} |")

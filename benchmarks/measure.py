@@ -9,9 +9,12 @@ import os
 import statistics
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 YARDSTICK = """
 import heapq, random
@@ -85,6 +88,46 @@ def show(costs: Mapping[str, Cost], say: Callable[[str], None] = print) -> None:
     for name, cost in costs.items():
         multiple = spread(ratios(cost.cpu_s, base))
         say(f"| {name} | {spread(cost.cpu_s)} | {multiple} | {spread(cost.wall_s)} | {max(cost.peak_mb):.0f} |")
+
+
+def header(columns: str) -> None:
+    """Print the head of a Markdown table; ``columns`` are set apart by bars."""
+    print(f"| {columns} |\n|{'---|' * (columns.count('|') + 1)}")
+
+
+def per_job(costs: Mapping[str, Cost], sizes: Mapping[str, int], none: str) -> dict[str, float]:
+    """CPU seconds of a job in each process of so many jobs, less what one of (almost) ``none`` takes: medians."""
+    cpu_s = {name: statistics.median(costs[name].cpu_s) for name in (none, *sizes)}
+    return {name: (cpu_s[name] - cpu_s[none]) / jobs for name, jobs in sizes.items()}
+
+
+@contextmanager
+def meanwhile(step: Callable[[], object], every_s: float = 0.0) -> Iterator[None]:
+    """Do a step again and again in a thread, with so long a pause before each, while the block lasts."""
+    done = threading.Event()
+
+    def work() -> None:
+        while not done.wait(every_s):
+            step()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def memory_mib(pid: int, key: str = "VmHWM") -> float:
+    """Memory of a process by the kernel's word for it: the most since :func:`forget_peak`, or ``VmRSS``."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{key}:"))
+
+
+def forget_peak(pid: int) -> None:
+    """Have the kernel count the most memory anew."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")
 
 
 def machine() -> str:

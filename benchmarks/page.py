@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks._agents import PROCS
-from benchmarks.measure import machine
+from benchmarks.measure import machine, meanwhile
 from benchmarks.service import Lab, standing
 from cosched.apps.experiments.matrix import spread
 from cosched.client.transport import Transport
@@ -138,21 +138,8 @@ def submit(lab: Lab, tasks: Sequence[int]) -> None:
 @contextmanager
 def passes(lab: Lab, job_id: int) -> Iterator[None]:
     """Have passes run meanwhile: a job that waits is held and released again and again."""
-    done = threading.Event()
-
-    def change() -> None:
-        with lab.client() as client:
-            while not done.is_set():
-                client.hold(job_id)
-                client.release(job_id)
-
-    thread = threading.Thread(target=change)
-    thread.start()
-    try:
+    with lab.client() as client, meanwhile(lambda: (client.hold(job_id), client.release(job_id))):
         yield
-    finally:
-        done.set()
-        thread.join()
 
 
 def main() -> None:

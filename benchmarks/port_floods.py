@@ -25,8 +25,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from benchmarks.measure import machine
-from benchmarks.service import Lab
+from benchmarks.measure import forget_peak, header, machine, memory_mib
+from benchmarks.service import Lab, asked
 from cosched.client.transport import Transport
 
 _DESCRIPTORS: Final = 1024
@@ -160,39 +160,6 @@ def _flooding(name: str, aim: Aim) -> list[int]:
     return made
 
 
-def _memory_mib(pid: int, key: str) -> float:
-    text = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    return next(int(line.split()[1]) / 1024 for line in text.splitlines() if line.startswith(key))
-
-
-def _reset_peak(pid: int) -> None:
-    Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")
-
-
-class _Health:
-    """Asks ``/healthz`` ten times a second."""
-
-    def __init__(self, path: str) -> None:
-        self.took_s: list[float] = []
-        self.refused = 0
-        self._done = threading.Event()
-        self._path = path
-        self._thread = threading.Thread(target=self._ask)
-        self._thread.start()
-
-    def _ask(self) -> None:
-        transport = Transport(self._path)
-        while not self._done.wait(0.1):
-            began_s = time.monotonic()
-            self.refused += transport.request("GET", "/healthz").status != 200
-            self.took_s.append(time.monotonic() - began_s)
-
-    def close(self) -> None:
-        """No more."""
-        self._done.set()
-        self._thread.join()
-
-
 def _fill_history(lab: Lab, count: int) -> None:
     """Jobs that have ended: cancelled while they are held."""
     client = Transport(str(lab.socket))
@@ -207,30 +174,30 @@ def measure(lab: Lab, name: str, seconds: float) -> bool:
     pid = lab.scheduler.pid
     log = lab.path / "scheduler.log"
     lines = log.read_text().count("\n")
-    _reset_peak(pid)
-    base = _memory_mib(pid, "VmRSS")
+    forget_peak(pid)
+    base = memory_mib(pid, "VmRSS")
     lab.agents.kill()
     lab.agents.wait()
-    health = _Health(str(lab.socket))
-    floods = _flooding(name, Aim(str(lab.socket), lab.port, time.monotonic() + seconds))
-    try:
-        time.sleep(min(2.0, seconds / 4))
-        again_s = time.monotonic()
-        lab.start_agents()
-        back_s = lab.all_welcomed(again_s) - again_s
-    finally:
-        for each in floods:
-            os.waitpid(each, 0)
-        health.close()
-    peak = _memory_mib(pid, "VmHWM")
+    with asked(lab, "/healthz") as answers:
+        floods = _flooding(name, Aim(str(lab.socket), lab.port, time.monotonic() + seconds))
+        try:
+            time.sleep(min(2.0, seconds / 4))
+            again_s = time.monotonic()
+            lab.start_agents()
+            back_s = lab.all_welcomed(again_s) - again_s
+        finally:
+            for each in floods:
+                os.waitpid(each, 0)
+    peak = memory_mib(pid)
+    took_ms = [1000 * took_s for took_s, _ in answers]
     more = log.read_text().count("\n") - lines
     good = (
-        lab.scheduler.poll() is None and back_s < _LEASE_S and peak <= base + _MOST_MIB and health.refused == 0
-        and more <= 30 + 60 * (1 + seconds / 60)
+        lab.scheduler.poll() is None and back_s < _LEASE_S and peak <= base + _MOST_MIB
+        and all(status == 200 for _, status in answers) and more <= 30 + 60 * (1 + seconds / 60)
     )  # fmt: skip
     print(
-        f"| {name} | {base:.0f} | {peak - base:+.0f} | {back_s:.2f} | {1000 * statistics.median(health.took_s):.0f} "
-        f"| {1000 * max(health.took_s):.0f} | {more} | {'kept' if good else 'BROKEN'} |",
+        f"| {name} | {base:.0f} | {peak - base:+.0f} | {back_s:.2f} | {statistics.median(took_ms):.0f} "
+        f"| {max(took_ms):.0f} | {more} | {'kept' if good else 'BROKEN'} |",
         flush=True,
     )
     return good
@@ -252,8 +219,7 @@ def main(arguments: list[str]) -> int:
         lab.all_welcomed(0.0)
         _fill_history(lab, 1000)
         print(f"{machine()}; {seconds:g} s each, the first two floods twice")
-        print("| flood | before, MiB | peak, MiB | agents back, s | healthz ms | worst | log lines | |")
-        print("|---|---|---|---|---|---|---|---|")
+        header("flood | before, MiB | peak, MiB | agents back, s | healthz ms | worst | log lines |")
         kept = [measure(lab, name, seconds) for name in (*names, names[0])]
         return 0 if all(kept) else 1
     finally:

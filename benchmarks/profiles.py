@@ -13,7 +13,7 @@ import subprocess
 import sys
 from typing import Any
 
-from benchmarks.measure import machine
+from benchmarks.measure import header, machine
 from local_load.profile import built_in
 
 NODE = "1GiB"
@@ -38,8 +38,7 @@ def main() -> int:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 300.0
     seeds = int(sys.argv[2]) if len(sys.argv) > 2 else 3
     print(f"{machine()}; {seconds:g} s each, a node of {NODE}\n")
-    print("| profile | seed | CPU (target) | off | memory MiB (target) | off | network B/s (target) | off | probe |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    header("profile | seed | CPU (target) | off | memory MiB (target) | off | network B/s (target) | off | probe")
     missed = 0
     for profile in built_in():
         for seed in range(1, seeds + 1):

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.measure import machine
+from benchmarks.measure import header, machine
 from cosched.programs.command import PROGRAMS
 from cosched.wire.hostfile import hostfile
 from cosched.wire.messages import Peer
@@ -69,11 +69,9 @@ def main(arguments: list[str]) -> None:
             for case in cases:
                 found[case].append(profile(Path(name), *case, options.seconds))
     print(f"{machine()}\n")
-    columns = (
+    header(
         "program | class | ranks | MB a rank | communication | calls/s | bytes a call | s an iteration | whole class"
     )
-    print(f"| {columns} |")
-    print("|---|---|---|---|---|---|---|---|---|")
     for (program, letter, ranks), reports in found.items():
         each_s = median(report["seconds"] / report["iterations"] for report in reports)
         memory_mb, calls, size = (

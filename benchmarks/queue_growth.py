@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.measure import interleaved, machine, show
+from benchmarks.measure import interleaved, machine, per_job, show
 from cosched.model.job import Job
 from cosched.model.node import Node
 from cosched.model.time import US_PER_S
@@ -104,10 +104,9 @@ def main(arguments: list[str]) -> None:
         costs = interleaved(commands, rounds)
     show(costs)
     for policy in POLICIES:
-        cpu_s = [statistics.median(costs[f"{jobs} waiting, {policy}"].cpu_s) for jobs in (0, *SIZES)]
-        per_job = [(each_s - cpu_s[0]) / jobs for jobs, each_s in zip(SIZES, cpu_s[1:], strict=True)]
-        for jobs, each_s in zip(SIZES, per_job, strict=True):
-            print(f"{policy:>12}, {jobs:>6} waiting: {each_s * 1e6:.0f} µs of CPU a job")
+        sizes = {f"{jobs} waiting, {policy}": jobs for jobs in SIZES}
+        for name, each_s in per_job(costs, sizes, f"0 waiting, {policy}").items():
+            print(f"{policy:>12}, {sizes[name]:>6} waiting: {each_s * 1e6:.0f} µs of CPU a job")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from benchmarks.measure import machine, spread
+from benchmarks.measure import header, machine, spread
 from cosched import adaptive
 from node_agent.service.complaints import Complaints
 from node_agent.service.job_channel import JobChannel
@@ -251,9 +251,7 @@ async def measure(options: argparse.Namespace) -> None:
 
     print(f"{machine()}; ranks talk by TCP over loopback; {options.rounds} rounds each; ms, median [lowest … highest]")
     print(f"{os.cpu_count()} cores: more ranks than that share them\n")
-    print(
-        "| ranks | MB a rank | shrink, point | shrink, told | expand, point | expand, told |\n|---|---|---|---|---|---|"
-    )
+    header("ranks | MB a rank | shrink, point | shrink, told | expand, point | expand, told")
     kept = Reshaped(time.strftime("%Y-%m-%d"), machine(), os.cpu_count() or 1, [], [])
     for megabytes in options.mb:
         for ranks in options.ranks:

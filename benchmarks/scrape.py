@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-from benchmarks import service
 from benchmarks.measure import machine, spread
 from benchmarks.service import Lab, fill
 from cosched.config.cluster import load_cluster
@@ -143,11 +142,10 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as name,
         patch.object(JournalledCore, "carry_out", lambda core, *how: passes.carry_out(core, *how)),  # noqa: PLW0108
-        patch.object(service, "RUNS_S", _RUNS_S),
         (Path(name) / "log").open("w") as log,
         redirect_stderr(log),
     ):
-        lab = Lab(Path(name), options.agents, options.queued)
+        lab = Lab(Path(name), options.agents, _RUNS_S)
         try:
             with served(lab):
                 lab.start_agents()

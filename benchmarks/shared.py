@@ -4,11 +4,10 @@ The paper's workload and owners (``cosched replicate cisne``) on 100, 1 000 and 
 each, under 3DBF-Light and CCS: CPU time per job. And 20 000 jobs on 1 000 workstations, once.
 """
 
-import statistics
 import sys
 import time
 
-from benchmarks.measure import interleaved, machine, show
+from benchmarks.measure import interleaved, machine, per_job, show
 from cosched.apps.replicate.cisne import setup
 from cosched.config import coefficients
 from cosched.metrics.summary import summarise
@@ -50,10 +49,10 @@ def main(arguments: list[str]) -> None:
     print(f"{machine()}; the CISNE workload, {POLICY}, CCS, {JOBS} jobs")
     costs = interleaved(commands, rounds)
     show(costs)
-    fixed, *sized = (statistics.median(cost.cpu_s) for name, cost in costs.items() if name != "yardstick")
-    per_job = [(cpu_s - fixed) / JOBS for cpu_s in sized]
-    for nodes, each_s in zip(SIZES, per_job, strict=True):
-        print(f"{nodes:>6} nodes: {each_s * 1e3:.2f} ms of CPU a job, {each_s / per_job[0]:.1f} × that of {SIZES[0]}")
+    none, *sized = commands
+    found_s = [*per_job(costs, dict.fromkeys(sized, JOBS), none).values()]
+    for nodes, each_s in zip(SIZES, found_s, strict=True):
+        print(f"{nodes:>6} nodes: {each_s * 1e3:.2f} ms of CPU a job, {each_s / found_s[0]:.1f} × that of {SIZES[0]}")
     one(*LARGE)
 
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-from benchmarks.measure import machine, spread
+from benchmarks.measure import header, machine, spread
 from cosched.linux.wakeups import BOUNDS_S, Counted, WakeupCounts, probe
 from node_agent.guard.desk.helpers import forked
 
@@ -62,8 +62,8 @@ def felt(counted: Counted, share: float) -> str:
 def main(seconds: float = 60.0, rounds: int = 5) -> int:
     """Print the table; 1 where the probe takes more than is promised."""
     print(machine())
-    print("\n| beside | % of a core, median [lowest … highest] | CPU s an hour | wake-ups | p50 | p99 | mean late |")
-    print("|---|---|---|---|---|---|---|")
+    print()
+    header("beside | % of a core, median [lowest … highest] | CPU s an hour | wake-ups | p50 | p99 | mean late")
     dear = False
     cases = {"nobody": [], "a computing process on each CPU": ["compute"] * len(os.sched_getaffinity(0))}
     for beside, names in cases.items():

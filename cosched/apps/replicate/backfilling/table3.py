@@ -120,17 +120,9 @@ def draw(axes: "Axes", drawn: dict[float, Floats], users: tuple[float, ...], log
         line(axes, points, column, f"{name}, ours", marker="o", markersize=6, markerfacecolor=colour)
         axes.plot(beside[-1], users[column], "o", color=colour)
         theirs = [_printed(each, column) for each in names]
-        axes.plot(
-            beside[:-1],
-            theirs[:-1],
-            color=colour,
-            marker="s",
-            linestyle="--",
-            markerfacecolor="white",
-            alpha=0.8,
-            label=f"{name}, paper",
-        )
-        axes.plot(beside[-1], theirs[-1], "s", color=colour, markerfacecolor="white", alpha=0.8)
+        look: dict[str, Any] = {"color": colour, "marker": "s", "markerfacecolor": "white", "alpha": 0.8}
+        axes.plot(beside[:-1], theirs[:-1], linestyle="--", label=f"{name}, paper", **look)
+        axes.plot(beside[-1], theirs[-1], linestyle="none", **look)
     axes.set_xticks(at, [*names[:-1], "users'\nown"])
     axes.set_ylim(bottom=0)
     labels = ("estimates uniform in [r, f·r]: f", "mean bounded slowdown (threshold 10 s)")

@@ -1,8 +1,9 @@
 """The verdicts of each claim: in each reading by itself, and then together."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Final
 
 import msgspec
@@ -87,10 +88,22 @@ def _noted(main: Claim, verdicts: Mapping[str, Verdict]) -> str:
     return f"{main.note}; {told}" if main.note else told
 
 
-def _decided(predicate: Predicate, cases: Mapping[str, Interval], left_out: int) -> Claim:
-    if left_out and not cases:
+def _of_steady(
+    found: Found, compare: Callable[..., Interval], measure: str, kind: str, *runs: tuple[str, float]
+) -> Interval | None:
+    """What a measure of a class in runs (policy, load) comes to; None where the queue grows through one of them."""
+    if any(found.unstable(*run) for run in runs):
+        return None
+    return compare(*(found.column(*run, kind, measure) for run in runs))
+
+
+def _decided(predicate: Predicate, cases: Mapping[str, Interval | None]) -> Claim:
+    """The verdict over the cases that are known."""
+    known = {case: value for case, value in cases.items() if value is not None}
+    left_out = len(cases) - len(known)
+    if left_out and not known:
         return judge.not_comparable(predicate, _NOT_STEADY)
-    return judge.judge_every(predicate, cases, f"{left_out} cases left out: {_NOT_STEADY}" if left_out else "")
+    return judge.judge_every(predicate, known, f"{left_out} cases left out: {_NOT_STEADY}" if left_out else "")
 
 
 def _expired(found: Found) -> Premise:
@@ -100,18 +113,14 @@ def _expired(found: Found) -> Premise:
 
 
 def _compared(each: Compared, found: Found) -> Claim:
-    cases: dict[str, Interval] = {}
-    left_out = 0
     compare = relative if each.relative else difference
-    for load in each.loads(found.reading):
-        for policy, base in each.pairs:
-            if found.unstable(policy, load) or found.unstable(base, load):
-                left_out += len(each.classes)
-                continue
-            for kind in each.classes:
-                ours, other = (found.column(preset, load, kind, each.measure) for preset in (policy, base))
-                cases[_case(load, kind, f"{policy} against {base}")] = compare(ours, other)
-    claim = _decided(each.claim, cases, left_out)
+    cases = {
+        _case(load, kind, f"{policy} against {base}"): _of_steady(
+            found, compare, each.measure, kind, (policy, load), (base, load)
+        )
+        for load, (policy, base), kind in product(each.loads(found.reading), each.pairs, each.classes)
+    }
+    claim = _decided(each.claim, cases)
     return judge.under([_expired(found)], claim) if each.pairs == ((BFM, BFA),) else claim
 
 
@@ -128,39 +137,31 @@ def _penalty(found: Found) -> Claim:
 
 
 def _deviation(found: Found) -> Claim:
-    cases: dict[str, Interval] = {}
-    left_out = 0
-    for load in found.reading.loads:
-        if found.unstable(BFM, load):
-            left_out += len(claims.CLASSES)
-            continue
-        for kind in claims.CLASSES:
-            response_s = float(found.column(BFM, load, kind, "response_s").mean())
-            cases[_case(load, kind)] = of_replications(found.column(BFM, load, kind, "deviation_s") / response_s)
-    return _decided(claims.DEVIATION, cases, left_out)
+    cases: dict[str, Interval | None] = {}
+    for load, kind in product(found.reading.loads, claims.CLASSES):
+        response_s = float(found.column(BFM, load, kind, "response_s").mean())
+        cases[_case(load, kind)] = _of_steady(
+            found, lambda each, of=response_s: of_replications(each / of), "deviation_s", kind, (BFM, load)
+        )
+    return _decided(claims.DEVIATION, cases)
 
 
 def _deviation_grows(found: Found) -> Claim:
-    cases: dict[str, Interval] = {}
-    left_out = 0
-    for load, lower in claims.steps(found.reading):
-        for policy in POLICIES:
-            if policy == BFM:
-                continue
-            if found.unstable(policy, load) or found.unstable(policy, lower):
-                left_out += len(claims.CLASSES)
-                continue
-            for kind in claims.CLASSES:
-                high, low = (found.column(policy, each, kind, "deviation_s") for each in (load, lower))
-                cases[_case(load, kind, policy)] = difference(high, low)
-    return _decided(claims.DEVIATION_GROWS, cases, left_out)
+    others = [each for each in POLICIES if each != BFM]
+    cases = {
+        _case(load, kind, policy): _of_steady(found, difference, "deviation_s", kind, (policy, load), (policy, lower))
+        for (load, lower), policy, kind in product(claims.steps(found.reading), others, claims.CLASSES)
+    }
+    return _decided(claims.DEVIATION_GROWS, cases)
 
 
 def _shrunk(found: Found) -> Claim:
     high = found.reading.high
-    policies = [each for each in (FJT4, FJT4_BFA) if not found.unstable(each, high)]
-    cases = {_case(high, LONG, each): of_replications(found.column(each, high, LONG, "shrunk")) for each in policies}
-    return _decided(claims.SHRUNK, cases, 2 - len(policies))
+    cases = {
+        _case(high, LONG, each): _of_steady(found, of_replications, "shrunk", LONG, (each, high))
+        for each in (FJT4, FJT4_BFA)
+    }
+    return _decided(claims.SHRUNK, cases)
 
 
 def _case(load: float, kind: str, what: str = "") -> str:

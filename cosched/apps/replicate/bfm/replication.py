@@ -9,26 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from cosched.apps.replicate.bfm import figures, judging, tables
+from cosched.apps.replicate.bfm import figures, judging, setup, tables
 from cosched.apps.replicate.bfm.claims import CLASSES
 from cosched.apps.replicate.bfm.judging import Found
 from cosched.apps.replicate.bfm.measures import measured
-from cosched.apps.replicate.bfm.setup import (
-    BFA,
-    BFM,
-    FULL,
-    LARGEST_OR_NONE,
-    LOADS,
-    MAIN,
-    POLICIES,
-    PROCS,
-    QUICK,
-    WARM_UP_RATIO,
-    WRONG_ESTIMATES,
-    Reading,
-    Scale,
-    run_of,
-)
+from cosched.apps.replicate.bfm.setup import BFA, BFM, LOADS, MAIN, POLICIES, PROCS, Reading, Scale, run_of
 from cosched.apps.replicate.cells import each_once
 from cosched.apps.replicate.papers import TITLES, Request, scale_of
 from cosched.apps.replicate.pool import Begin, Call
@@ -36,7 +21,7 @@ from cosched.apps.replicate.result import Plot, Result
 
 PAPER: Final = "bfm"
 #: In which readings it is looked at what becomes of expired jobs.
-_EXPIRING: Final = (MAIN.name, LARGEST_OR_NONE.name, WRONG_ESTIMATES.name)
+_EXPIRING: Final = (MAIN.name, setup.LARGEST_OR_NONE.name, setup.WRONG_ESTIMATES.name)
 #: How wide rigid jobs are at most: the whole machine, and what folding can make room for.
 _RIGID_PROCS: Final = (PROCS, 32)
 #: At which loads that and the share of rigid jobs are swept.
@@ -45,7 +30,7 @@ _SWEPT_LOADS: Final = LOADS[:2]
 
 def replicate(request: Request, begin: Begin) -> Result:
     """Run the simulated part, full or quick. Raises :class:`BadInput` for what there is not."""
-    return replicate_at(scale_of(request, FULL, QUICK, "seeds", "reading_seeds"), request, begin)
+    return replicate_at(scale_of(request, setup.FULL, setup.QUICK, "seeds", "reading_seeds"), request, begin)
 
 
 def replicate_at(scale: Scale, request: Request, begin: Begin) -> Result:
@@ -126,7 +111,7 @@ def _configuration(scale: Scale, request: Request) -> dict[str, Any]:
         "readings": [
             msgspec.to_builtins(each) | {"seeds": f"1 to {scale.seeds_of(each)}"} for each in scale.readings()
         ],
-        "warm_up_ratio": WARM_UP_RATIO,
+        "warm_up_ratio": setup.WARM_UP_RATIO,
         "model": "utrera05",
         "swept_loads": list(_SWEPT_LOADS),
         "rigid_procs": list(_RIGID_PROCS),

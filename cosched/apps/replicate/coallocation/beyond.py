@@ -6,17 +6,8 @@ And EASY, which knows how long jobs run, as a comparison.
 from functools import partial
 from typing import Final
 
-from cosched.apps.replicate.coallocation.cells import (
-    DIVISIONS,
-    MOLDS,
-    PARTITIONS,
-    RANDOM,
-    at_cost,
-    at_jumps,
-    at_q,
-    easy,
-    molding,
-)
+from cosched.apps.replicate.coallocation import cells
+from cosched.apps.replicate.coallocation.cells import DIVISIONS, PARTITIONS, RANDOM, at_cost, at_jumps, at_q
 from cosched.apps.replicate.coallocation.figures import relative_row
 from cosched.apps.replicate.coallocation.runs import ALL, RESPONSE, Runs
 from cosched.apps.replicate.coallocation.setup import Scale
@@ -140,7 +131,7 @@ def _easy(runs: Runs, result: Result) -> None:
     )
     for partition in (Partition.RANDOM, Partition.ADAPTIVE):
         for name in (ALL, *CRITERIA["S"]):
-            row = relative_row(runs, easy(partition), (at_jumps(10, partition),), name)
+            row = relative_row(runs, cells.easy(partition), (at_jumps(10, partition),), name)
             table.add(partition.value, name, *row)
     result.tables["easy"] = table
 
@@ -154,8 +145,8 @@ def _moldable(runs: Runs, result: Result) -> None:
             "that is free; its speed-up is linear, so that its work is the same; FPFS(10) with adaptive partitioning"
         ],
     )
-    bases = molding(1), at_jumps(10, Partition.ADAPTIVE)
-    for mold in MOLDS:
+    bases = cells.molding(1), at_jumps(10, Partition.ADAPTIVE)
+    for mold in cells.MOLDS:
         for name in (ALL, *CRITERIA["S"]):
-            table.add("moldable" if mold > 1 else "rigid", name, *relative_row(runs, molding(mold), bases, name))
+            table.add("moldable" if mold > 1 else "rigid", name, *relative_row(runs, cells.molding(mold), bases, name))
     result.tables["moldable"] = table

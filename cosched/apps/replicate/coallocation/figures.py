@@ -1,7 +1,8 @@
 """Figures 1 to 4 redrawn, with intervals, the fairness among groups, and how precise each run is."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
+from itertools import product
 from typing import Final
 
 from cosched.apps.replicate.coallocation.cells import RANDOM, at_jumps, at_threshold, every, phased_jumps
@@ -24,10 +25,14 @@ _MEAN: Final = ("mean response, s", "low", "high")
 def report(scale: Scale, runs: Runs, result: Result) -> None:
     """Add the tables and the plots."""
     result.tables["figure1"] = _figure1(runs)
-    result.tables["figure2"] = _figure2(scale, runs)
+    by_jumps = {each: at_jumps(each) for each in scale.jumps}
+    caption = "Fig. 2: mean response time by maxJumps, s; random partitioning, thres = 11"
+    result.tables["figure2"] = _means(runs, caption, "maxJumps", by_jumps, GROUPS)
     result.tables["fairness"] = _fairness(scale, runs)
     result.tables["figure3"] = _figure3(scale, runs)
-    result.tables["figure4"] = _figure4(scale, runs)
+    by_thres = {each: at_threshold(each) for each in scale.thresholds}
+    caption = "Fig. 4: mean response time under FPFS(10) by thres, s; random partitioning"
+    result.tables["figure4"] = _means(runs, caption, "thres", by_thres, CRITERIA["S"])
     result.tables["runs"] = _runs(scale, runs)
     _draw(scale, runs, result)
 
@@ -45,13 +50,11 @@ def _figure1(runs: Runs) -> Table:
     return table
 
 
-def _figure2(scale: Scale, runs: Runs) -> Table:
-    table = Table(
-        "Fig. 2: mean response time by maxJumps, s; random partitioning, thres = 11", ("maxJumps", "group", *_MEAN)
-    )
-    for jumps in scale.jumps:
-        for name in (ALL, *GROUPS):
-            table.add(jumps, name, *three(runs.mean(at_jumps(jumps), name)))
+def _means(runs: Runs, caption: str, what: str, cells: Mapping[int, Cell], names: Iterable[str]) -> Table:
+    """The mean response time of groups in each cell."""
+    table = Table(caption, (what, "group", *_MEAN))
+    for (value, cell), name in product(cells.items(), (ALL, *names)):
+        table.add(value, name, *three(runs.mean(cell, name)))
     return table
 
 
@@ -86,16 +89,6 @@ def _figure3(scale: Scale, runs: Runs) -> Table:
     return table
 
 
-def _figure4(scale: Scale, runs: Runs) -> Table:
-    table = Table(
-        "Fig. 4: mean response time under FPFS(10) by thres, s; random partitioning", ("thres", "group", *_MEAN)
-    )
-    for threshold in scale.thresholds:
-        for name in (ALL, *CRITERIA["S"]):
-            table.add(threshold, name, *three(runs.mean(at_threshold(threshold), name)))
-    return table
-
-
 def _runs(scale: Scale, runs: Runs) -> Table:
     table = Table(
         "The runs: how long each is, and how precise the means of its groups are",
@@ -111,21 +104,11 @@ def _runs(scale: Scale, runs: Runs) -> Table:
     )
     for cell in dict.fromkeys(every(scale)):
         run = runs[cell]
-        precision = run.reached.precision
-        table.add(
-            cell.policy,
-            cell.partition.value,
-            cell.threshold,
-            cell.cost_ppm / 1e4,
-            cell.q,
-            cell.mold > 1,
-            run.reached.jobs,
-            run.blocks.begin * BLOCK,
-            100 * precision if precision < 10 else None,
-            run.reached.correlation,
-            run.reached.enough(scale.lengths.precision),
-            run.unstable,
-        )
+        jobs, precision, correlation = run.reached.jobs, run.reached.precision, run.reached.correlation
+        what = (cell.policy, cell.partition.value, cell.threshold, cell.cost_ppm / 1e4, cell.q, cell.mold > 1)
+        percent = 100 * precision if precision < 10 else None
+        enough = run.reached.enough(scale.lengths.precision)
+        table.add(*what, jobs, run.blocks.begin * BLOCK, percent, correlation, enough, run.unstable)
     return table
 
 

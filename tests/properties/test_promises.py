@@ -44,21 +44,13 @@ ties = st.sampled_from(Ties)
 
 @pytest.mark.parametrize("policy", EVERY_POLICY)
 @of_each
-@given(load=loads(), ties=ties)
-def test_no_processor_is_over_committed_and_every_job_ends_once(policy: str, load: Workload, ties: Ties) -> None:
-    done = run(load, policy, ties)
-    processors_are_not_over_committed(done.outcome)
-    starts_are_possible(done.outcome)
-    each_job_ends_exactly_once(done)
-
-
-@pytest.mark.parametrize("policy", EVERY_POLICY)
-@of_each
-@given(load=loads(beyond_limit=True), ties=ties, delay_us=st.sampled_from([0, 0, 1, 3, 2_000_000]))
-def test_the_same_where_jobs_overrun_and_launches_take_time(
-    policy: str, load: Workload, ties: Ties, delay_us: int
+@given(data=st.data(), at_limit=st.sampled_from(AtLimit), ties=ties, delay_us=st.sampled_from([0, 0, 1, 3, 2_000_000]))
+def test_no_processor_is_over_committed_and_every_job_ends_once(
+    policy: str, data: st.DataObject, at_limit: AtLimit, ties: Ties, delay_us: int
 ) -> None:
-    done = run(load, policy, ties, at_limit=AtLimit.RUN, launch_delay_us=delay_us, validate=True)
+    """Also where jobs overrun, and launches take time."""
+    load = data.draw(loads(beyond_limit=at_limit is AtLimit.RUN))
+    done = run(load, policy, ties, at_limit=at_limit, launch_delay_us=delay_us, validate=True)
     processors_are_not_over_committed(done.outcome)
     starts_are_possible(done.outcome)
     each_job_ends_exactly_once(done)

@@ -2,19 +2,18 @@
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kit.malleable import OTHERS, WHEELS, Agents, Running, agents, counting, mpirun, program_of
+from kit.malleable import ALL, ONE, WHEELS, Agents, Running, agents, counting, mpirun, program_of
 from kit.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
 pytest.importorskip("mpi4py")
 
-ALL, ONE, OTHER = {"n0": 2, "n1": 2}, {"n0": 1, "n1": 0}, {"n0": 0, "n1": 1}
+OTHER = {"n0": 0, "n1": 1}
 ASKING = Path(__file__).with_name("asking.py")
 FAILING = Path(__file__).with_name("failing.py")
 Job = tuple[Agents, Running]
@@ -120,36 +119,6 @@ def test_a_rank_that_is_killed_takes_the_job_with_it_and_nobody_sleeps_on(
         status, _, _ = running.ended()
         assert status != 0
         wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "the end of all ranks")
-
-
-def cpu_s(pid: int) -> float:
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def sleepers_use_next_to_nothing(them: Agents, running: Running) -> None:
-    """Also with a map that enables them which the leader has not seen: 2 % is the aim, a spinning rank has 100 %."""
-    them.resize(1, ONE, running)
-    them.offer(2, ALL, "n1")
-    sleepers = [running.pid(rank) for rank in (1, 2, 3)]
-    began_s, before = time.monotonic(), [cpu_s(pid) for pid in sleepers]
-    time.sleep(1)
-    used = [(cpu_s(pid) - was) / (time.monotonic() - began_s) for pid, was in zip(sleepers, before, strict=True)]
-    print(f"vacated ranks used {[f'{100 * each:.1f} %' for each in used]} of a CPU")  # noqa: T201
-    assert max(used) < 0.1, used
-    assert running.ranks == [0]
-
-
-@one_process
-def test_vacated_ranks_use_next_to_no_cpu(job: Job) -> None:
-    sleepers_use_next_to_nothing(*job)
-
-
-@pytest.mark.parametrize("system", OTHERS)
-def test_vacated_ranks_use_next_to_no_cpu_under_other_mpis(them: Agents, tmp_path: Path, system: str) -> None:
-    with counting(system, tmp_path).run(tmp_path, [2, 2]) as running:
-        sleepers_use_next_to_nothing(them, running)
-        running.enough()
 
 
 def test_a_job_asks_for_processes_and_gets_them_by_a_map(them: Agents, tmp_path: Path) -> None:

@@ -266,12 +266,16 @@ class Field:
 def until(
     condition: Callable[[], object], what: str | Callable[[], str], within_s: float = _PATIENCE_S, pause_s: float = 0.01
 ) -> None:
-    """Wait for it; ``what`` says then what there is instead. Raises :class:`Broken`."""
+    """Wait for it, asked more and more rarely: some conditions look at every process. Raises :class:`Broken`.
+
+    ``what`` says what there is instead.
+    """
     give_up_s = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > give_up_s:
             raise Broken(f"waited {within_s:g} s for {what if isinstance(what, str) else what()}")
         time.sleep(pause_s)
+        pause_s = max(pause_s, min(1.2 * pause_s, 0.1))
 
 
 def campaign(faults: list[Round], say: Callable[[str], None] = print) -> Counter[tuple[str, str]]:

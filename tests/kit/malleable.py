@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
@@ -41,6 +42,8 @@ OTHERS = (
     pytest.param("c-mpich", marks=_MPICH),
 )
 SYSTEMS = (*WHEELS, *OTHERS)
+#: Maps for two ranks on each of two nodes.
+ALL, ONE = {"n0": 2, "n1": 2}, {"n0": 1, "n1": 0}
 #: Gives a rank the socket of its node: so many ranks to each, in turn; none to the rank WITHOUT.
 _ON_ITS_NODE = """
 rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; node=0
@@ -206,6 +209,24 @@ class Running:
         (self.place / "enough").touch()
         status, out, err = self.ended()
         assert (status, out) == (0, "right\n"), err
+
+
+def sleepers_use_next_to_nothing(them: Agents, running: Running) -> None:
+    """Also with a map that enables them which the leader has not seen: 2 % is the aim, a spinning rank has 100 %."""
+    them.resize(1, ONE, running)
+    them.offer(2, ALL, "n1")
+    sleepers = [running.pid(rank) for rank in (1, 2, 3)]
+    began_s, before = time.monotonic(), [_cpu_s(pid) for pid in sleepers]
+    time.sleep(1)
+    used = [(_cpu_s(pid) - was) / (time.monotonic() - began_s) for pid, was in zip(sleepers, before, strict=True)]
+    print(f"vacated ranks used {[f'{100 * each:.1f} %' for each in used]} of a CPU")  # noqa: T201
+    assert max(used) < 0.1, used
+    assert running.ranks == [0]
+
+
+def _cpu_s(pid: int) -> float:
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 Program = dict[str, Any]

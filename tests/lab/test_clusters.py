@@ -30,10 +30,10 @@ def reached_us(bench: Bench, node: str, other: str, times: int = 5) -> list[int]
     return wait_for(reached, f"connections from {node} to {other}")
 
 
-@pytest.mark.parametrize("tier", [1, 2])
-def test_clusters_are_apart_by_the_delay_and_the_rate_and_leave_nothing(tier: int) -> None:
+@pytest.mark.parametrize(("tier", "sizes"), [pytest.param(1, "2,1,1", marks=pytest.mark.slow), (2, "2,1")])
+def test_clusters_are_apart_by_delay_and_rate_and_cut_one_from_another_and_leave_nothing(tier: int, sizes: str) -> None:
     with bench_of(tier) as bench:
-        made = bench.call("up", "--name", bench.name, "--clusters", "2,1", "--delay", "5ms", "--rate", "20Mbit")
+        made = bench.call("up", "--name", bench.name, "--clusters", sizes, "--delay", "5ms", "--rate", "20Mbit")
         if tier == 2 and "/dev/net/tun" in made.stderr:
             assert "remedy: as root: chmod 666 /dev/net/tun" in made.stderr
             pytest.skip(f"no TAP devices for ordinary users: {made.stderr}")
@@ -41,8 +41,8 @@ def test_clusters_are_apart_by_the_delay_and_the_rate_and_leave_nothing(tier: in
         assert "c1–c2: " in made.stdout
         assert "ms there and back" in made.stdout
         told = json.loads(bench.done("status", "--name", bench.name, "--json"))
-        assert [node["cluster"] for node in told["nodes"]] == ["c1", "c1", "c2"]
-        assert (told["link"]["clusters"], told["link"]["cut"]) == (["c1", "c2"], [])
+        assert [node["cluster"] for node in told["nodes"]] == ["c1", "c1", "c2", "c3"][: len(told["nodes"])]
+        assert (told["link"]["clusters"], told["link"]["cut"]) == (["c1", "c2", "c3"][: sizes.count(",") + 1], [])
         by = "netem" if wiring.kernel_delays() else "relay"
         assert f"link     5 ms one way, 20 Mbit/s, by {by}" in bench.done("status", "--name", bench.name)
         across, within = reached_us(bench, "node1", "node3"), reached_us(bench, "node1", "node2", 20)
@@ -67,22 +67,22 @@ def test_clusters_are_apart_by_the_delay_and_the_rate_and_leave_nothing(tier: in
         assert int(got) == size
         burst = 64 << 10
         assert float(took_s) > 8 * (size - burst) / 20e6, "faster than the rate allows"
+        if tier == 1:
+            cut_between_two_of_three(bench)
         assert "is down" in bench.down()
         assert bench.left() == []
 
 
-@pytest.mark.slow
-def test_a_link_is_cut_between_two_clusters_of_three_and_mended(root_bench: Bench) -> None:
-    bench = root_bench
-    bench.up("--clusters", "1,1,1")
+def cut_between_two_of_three(bench: Bench) -> None:
+    """Cut and mend the link between the clusters of node3 and node4; both reach the first."""
     assert "cut: c2–c3" in bench.done("cut", "--name", bench.name, "c3", "c2")
-    refused = round_trips_us(bench, "node2", "node3", 1)
+    refused = round_trips_us(bench, "node3", "node4", 1)
     assert isinstance(refused, str)
-    assert "10.77.0.3:7421: timed out" in refused
-    assert reached_us(bench, "node2", "node1")
-    assert reached_us(bench, "node3", "node1")
+    assert "10.77.0.4:7421: timed out" in refused
+    assert reached_us(bench, "node3", "node1", 1)
+    assert reached_us(bench, "node4", "node1", 1)
     assert "cut" not in bench.done("mend", "--name", bench.name, "c2", "c3").splitlines()[1]
-    assert reached_us(bench, "node2", "node3")
+    assert reached_us(bench, "node3", "node4", 1)
     unknown = bench.call("cut", "--name", bench.name, "c2", "c4")
     assert (unknown.returncode, "c1, c2, c3" in unknown.stderr) == (2, True)
 

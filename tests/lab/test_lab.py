@@ -39,7 +39,7 @@ def two_nodes(request: pytest.FixtureRequest) -> Iterator[Tiered]:
     """A lab of each tier, for all tests that leave it as it is."""
     tier = int(request.param[-1])
     with bench_of(tier) as bench:
-        bench.up("--nodes", 2, "--tier", tier)
+        assert bench.up("--nodes", 2, "--tier", tier).splitlines()[0] == bench.done("status").splitlines()[0]
         yield bench, tier
         bench.down()
         assert bench.left() == []
@@ -59,14 +59,16 @@ def test_lab_commands_print_the_tier(two_nodes: Tiered) -> None:
     assert told["scheduler"] == {"scheduler": "running"}
 
 
-def test_a_policy_of_ones_own_decides(namespaced_user_bench: Bench, tmp_path: Path) -> None:
+def test_a_policy_of_ones_own_decides_and_the_user_at_a_desk_is_seen(
+    namespaced_user_bench: Bench, tmp_path: Path
+) -> None:
     """Its directory is seen by the scheduler, in a namespace of its own, in a lab of an ordinary user."""
     bench = namespaced_user_bench
     for place in (tmp_path, *tmp_path.parents[:3]):
         place.chmod(place.stat().st_mode | 0o055)  # the lab may be an ordinary user's
     shutil.copy(EXAMPLES / "least_work.py", tmp_path)
     (tmp_path / "job.sh").write_text("#!/bin/sh\nexit 7\n")
-    bench.up("--nodes", 1, "--policy", "least_work:LeastWorkFirst", cwd=tmp_path)
+    bench.up("--nodes", 2, "--users", "50%", "--policy", "least_work:LeastWorkFirst", cwd=tmp_path)
     submit = [*bench.prefix, bench.python, "-P", "-m", "cosched.apps.cli.main", "submit", "--lab", bench.name]
     job = [*submit, "--wait", "--output", "/dev/null", str(tmp_path / "job.sh")]
     ended = subprocess.run(job, env=bench.environment(), cwd="/", capture_output=True, text=True, check=False)
@@ -74,6 +76,11 @@ def test_a_policy_of_ones_own_decides(namespaced_user_bench: Bench, tmp_path: Pa
     refused = bench.call("up", "--name", "other", "--policy", "least_work:LeastWorkFirst", cwd="/")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "policy least_work:LeastWorkFirst: no module 'least_work'" in refused.stderr
+
+    def desks() -> list[str]:
+        return [node.desk for node in bench.nodes()]
+
+    wait_for(lambda: desks() == ["present", "away"], "the user at node1 and none at node2")
 
 
 def test_a_second_up_with_the_same_settings_is_content_and_with_others_it_says_so(two_nodes: Tiered) -> None:
@@ -165,12 +172,18 @@ def read_until(master: int, mark: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bench, Path]]:
-    """A lab of root's with limits of memory, and a directory that its nodes see too."""
+    """A lab of root's as a context, with limits of memory, and a directory that its nodes see too."""
     kept = tmp_path_factory.mktemp("places") / "with a space"
     kept.mkdir()
-    with bench_of(1) as bench:
-        bench.up("--nodes", 2, "--cpus", 2, "--mem", "256MiB", "--keep", kept)
-        yield bench, kept
+    with bench_of(1) as bench, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COSCHED_RUNTIME_DIR", str(bench.runtime))
+        said: list[str] = []
+        with Lab.up(2, name=bench.name, cpus=2, memory_bytes=256 << 20, keep=[kept], say=said.append) as lab:
+            assert said == [lab.headline]
+            yield bench, kept
+        assert bench.left() == []
+        with pytest.raises(Failed, match="no lab"):
+            Lab(bench.name)
 
 
 @pytest.mark.xdist_group("limited lab")
@@ -332,23 +345,35 @@ def test_a_lab_of_one_cluster_has_no_link(separated: Bench) -> None:
     assert (ended.returncode, "it has one cluster" in ended.stderr) == (2, True)
 
 
-def test_in_python_a_lab_is_a_context(root_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COSCHED_RUNTIME_DIR", str(root_bench.runtime))
-    said: list[str] = []
-    with Lab.up(nodes=2, name=root_bench.name, cpus=2, say=said.append) as lab:
-        assert (lab.nodes, lab.tier, lab.widest_job) == (list(NODES), 1, 4)
-        assert said == [lab.headline]
-        ran = lab.run("node2", ["sh", "-c", "cat; hostname; exit 3"], stdin=b"given\n", directory="/usr")
-        assert (ran.returncode, ran.stdout, ran.stderr) == (3, b"given\nnode2\n", b"")
-        with pytest.raises(TimeoutError):
-            lab.run("node1", ["sleep", "600"], timeout_s=0.2)
-        with lab.popen("node1", ["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cat:
-            assert cat.communicate(b"through", timeout=BOUND_S) == (b"through", None)
-        with lab.client() as client:
-            assert client.cluster().name == root_bench.name
-        assert lab.journal.is_file()
-        again = Lab(root_bench.name)
-        assert again.state == lab.state
-    assert root_bench.left() == []
-    with pytest.raises(Failed, match="no lab"):
-        Lab(root_bench.name)
+@pytest.mark.xdist_group("limited lab")
+def test_in_python_a_lab_runs_commands_and_has_a_client(limited: tuple[Bench, Path]) -> None:
+    """Made, left and no more there as a context: the fixture."""
+    lab = Lab(limited[0].name)
+    assert (lab.nodes, lab.tier, lab.widest_job) == (list(NODES), 1, 4)
+    ran = lab.run("node2", ["sh", "-c", "cat; hostname; exit 3"], stdin=b"given\n", directory="/usr")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (3, b"given\nnode2\n", b"")
+    with pytest.raises(TimeoutError):
+        lab.run("node1", ["sleep", "600"], timeout_s=0.2)
+    with lab.popen("node1", ["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cat:
+        assert cat.communicate(b"through", timeout=BOUND_S) == (b"through", None)
+    with lab.client() as client:
+        assert client.cluster().name == lab.name
+    assert lab.journal.is_file()
+
+
+def test_down_ends_what_ignores_every_signal_and_leaves_nothing(two_nodes: Tiered) -> None:
+    """The last of its lab."""
+    bench, _ = two_nodes
+    line = bench.done("status").splitlines()[0]
+    stubborn = (
+        "import os, signal, time; [signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)]; print('deaf', flush=True); "
+        "os.setsid() if os.fork() == 0 else 0; time.sleep(607)"
+    )
+    with bench.running("node1", bench.python, "-c", stubborn) as running:
+        assert running.stdout.readline() == "deaf\n"
+        first, *_, last = bench.down().splitlines()
+        assert (first, last) == (line, f"lab {bench.name} is down")
+        running.wait(BOUND_S)
+        assert bench.left() == []
+    assert bench.down() == f"lab {bench.name} was not up\n"
+    assert json.loads(bench.done("status", "--json", "--name", bench.name))["state"] == "down"

@@ -57,19 +57,14 @@ def test_one_short_round_of_everything(tmp_path: Path, desk: str) -> None:
     assert "last key to the whole node back" in done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.xdist_group("live")
-def test_a_cluster_whose_jobs_could_start_elsewhere_is_refused() -> None:
-    with tempfile.TemporaryDirectory(prefix="cosched-") as runtime, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COSCHED_RUNTIME_DIR", runtime)
-        with Lab.up(2, name="bench") as lab:
-            done = cosched(*_COMMAND, "--lab", lab.name)
-            assert done.returncode == 1
-            if lab.tier == 1:
-                first, second = lab.nodes
-                assert f"of the cluster's nodes {first} alone must be up, not {first}, {second}" in done.stderr
-            else:
-                assert "contracts need control groups" in done.stderr
+def test_a_cluster_whose_jobs_could_start_elsewhere_is_refused(lab: Lab) -> None:
+    done = cosched(*_COMMAND, "--lab", lab.name)
+    assert done.returncode == 1
+    if lab.tier == 1:
+        assert f"of the cluster's nodes {lab.nodes[0]} alone must be up, not {', '.join(lab.nodes)}" in done.stderr
+    else:
+        assert "contracts need control groups" in done.stderr
 
 
 def cosched(*arguments: str) -> "subprocess.CompletedProcess[str]":

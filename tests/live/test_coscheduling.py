@@ -201,7 +201,7 @@ def test_a_job_that_wants_nothing_gets_nothing(shared: Lab, on_shared: Jobs) -> 
 @pytest.mark.slow
 def test_whether_a_program_computes_or_communicates_is_measured_and_remembered(on_shared: Jobs) -> None:
     client = on_shared.client
-    scripts = {"comm": (f"exec mpirun {PULSE} --rounds 3000", 2), "cpu": (f"{COMPUTES} --rounds 4000", 1)}
+    scripts = {"comm": (f"exec mpirun {PULSE} --rounds 1500", 2), "cpu": (f"{COMPUTES} --rounds 4000", 1)}
     first = {kind: on_shared.submit(script, tasks=tasks) for kind, (script, tasks) in scripts.items()}
     for kind, job_id in first.items():
         effort = on_shared.ended(job_id).effort

@@ -75,7 +75,7 @@ def test_six_ranks_over_two_labs_give_the_verified_answer_and_leave_nothing(
 @pytest.mark.parametrize("system", CANCELLED)
 def test_a_gang_across_labs_is_cancelled_as_one(two_labs: Lab, jobs: Jobs, systems: Systems, system: str) -> None:
     before = residue(two_labs)
-    job_id = jobs.submit(systems.cg(system, 20000, 1000000), **THREE_AND_THREE)
+    job_id = jobs.submit(systems.staying(system), **THREE_AND_THREE)
     jobs.becomes(job_id, "running")
     give_up_s = time.monotonic() + 60
     while len([node for node in two_labs.nodes if groups_of(two_labs, job_id).get(node)]) < 6:
@@ -164,7 +164,7 @@ def test_a_link_cut_at_any_moment_leaves_one_end_no_half_gang_and_nothing(
     two_labs: Lab, jobs: Jobs, systems: Systems, moment: str, requeue: bool
 ) -> None:
     before = residue(two_labs)
-    script = systems.cg("open_mpi_5", 20000, 1000000)
+    script = systems.staying("open_mpi_5")
     wishes = {**THREE_AND_THREE, "requeue": requeue, "time_limit_s": 600.0}
     if moment == "prepare":  # agents of c2 cannot hear of it, and the scheduler does not know that yet
         job_id = _starting_across_a_link_that_is_cut(two_labs, jobs, script, wishes)
@@ -207,7 +207,7 @@ def test_a_scheduler_cut_off_from_a_lab_adopts_what_ran_wholly_there_and_starts_
     # both labs are as free: the first job lies on the first, the next on the other
     near_id = jobs.submit("exec sleep 300", tasks=3, time_limit_s=600.0)
     jobs.becomes(near_id, "running")
-    far_id = jobs.submit(systems.cg("open_mpi_5", 20000, 1000000), tasks=2, time_limit_s=600.0)
+    far_id = jobs.submit(systems.staying("open_mpi_5"), tasks=2, time_limit_s=600.0)
     far_nodes = {share.name for share in jobs.becomes(far_id, "running").nodes}
     assert far_nodes < set(far)
     jobs.client.cancel(near_id)

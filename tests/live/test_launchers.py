@@ -43,10 +43,18 @@ class Systems:
 
     def cg(self, system: str, *arguments: object) -> str:
         """A script that runs CG on all tasks of its job."""
-        name = "cg_pvm" if system == "pvm" else "cg_mpi"
+        return self._started("cg_pvm" if system == "pvm" else "cg_mpi", system, *arguments)
+
+    def staying(self, system: str) -> str:
+        """A script that runs on all tasks until it is ended; ranks of MPI sleep, as in CG they would poll."""
+        if system == "pvm":
+            return self.cg(system, 20000, 1000000)
+        return self._started("fail", system, "stay", folder_of=FAIL.parent)
+
+    def _started(self, name: str, system: str, *arguments: object, folder_of: Path = SOURCES) -> str:
         program = self.folder / f"{name}-{system}"
         if not program.exists():
-            compiled(name, system, self.folder)
+            compiled(name, system, self.folder, folder_of=folder_of)
         return _START[system].format(program=" ".join(map(str, (program, *arguments))))
 
 
@@ -155,8 +163,7 @@ def names(pids: set[int]) -> set[str]:
 def has_ranks_on(lab: Lab, job_id: int, nodes: Iterable[str]) -> bool:
     """Whether each of the nodes runs a rank of the job; the job itself is *running* as soon as its script is."""
     groups = groups_of(lab, job_id)
-    # the name of a process is cut at 15 characters
-    return all({"cg_mpi", "cg_pvm"} & {name[:6] for name in names(groups.get(node, set()))} for node in nodes)
+    return all(any(name.startswith(("cg_", "fail-")) for name in names(groups.get(node, set()))) for node in nodes)
 
 
 def of_lab(pid: int, lab: Lab) -> bool:
@@ -170,7 +177,7 @@ def of_lab(pid: int, lab: Lab) -> bool:
 def test_all_processes_are_in_the_jobs_groups_and_cancel_ends_them_all(
     lab: Lab, jobs: Jobs, systems: Systems, ordinary: pwd.struct_passwd, system: str
 ) -> None:
-    script = systems.cg(system, 20000, 1000000)
+    script = systems.staying(system)
     before = residue(lab)
     with acting_as(ordinary), lab.client() as theirs:
         job_id = Jobs(theirs, jobs.environment).submit(script)
@@ -308,12 +315,20 @@ def test_mpich_ends_every_time_with_the_remedy_preloaded(jobs: Jobs, programs: P
     assert jobs.output(job.job_id) == "4 ranks\n" * 6
 
 
-RAISES = "from mpi4py import MPI; c = MPI.COMM_WORLD; c.rank == 1 and int('one'); c.Barrier()"
+#: The other rank waits for the one that raises, asleep: in ``Barrier`` it would poll.
+RAISES = """\
+import time
+from mpi4py import MPI
+MPI.COMM_WORLD.rank == 1 and int('one')
+waiting = MPI.COMM_WORLD.Ibarrier()
+while not waiting.Test():
+    time.sleep(0.05)
+"""
 
 
 def test_time_out_after_an_exception_of_one_rank_tells_the_remedy_which_works(jobs: Jobs, programs: Path) -> None:
     script = programs / "raises.py"
-    script.write_text(RAISES.replace("; ", "\n"))
+    script.write_text(RAISES)
     hung = jobs.ended(jobs.submit(f"exec mpirun python3 {script}", tasks=2, time_limit_s=10.0))
     assert hung.state == "timed out", (hung, jobs.error(hung.job_id))
     assert hung.failure

@@ -24,7 +24,7 @@ MAP = f"""\
 programs:
   cg:
     run: exec mpirun '{sys.executable}' -m cosched.programs cg --class S --iterations $PLAY_WORK --json
-    rate: [[1, 4], [2, 6], [4, 8]]
+    rate: [[1, 1], [2, 2], [4, 3]]
     kind: comm
   bt:
     run: exec '{sys.executable}' -m cosched.programs bt --class S --iterations $PLAY_WORK --json --ranks 1
@@ -38,7 +38,7 @@ jobs:
 #: Executable and tasks of each job; they come ten seconds after each other.
 JOBS = [(1, 2), (2, 1), (1, 4), (2, 1), (1, 1)]
 #: What they do in their second, by the map.
-WORK = {(1, 1): 4, (1, 2): 6, (1, 4): 8, (2, 1): 5}
+WORK = {(1, 1): 1, (1, 2): 2, (1, 4): 3, (2, 1): 5}
 SITTING = [(3, 1)] * 4
 
 
@@ -162,18 +162,20 @@ def test_an_interrupt_ends_the_real_processes_of_its_jobs_and_of_no_other(
 
 FOLDED = """\
 ; MaxProcs: 4
-1 0 -1 2 2 -1 -1 2 -1 -1 1 1 1 1 -1 -1 -1 -1
+1 0 -1 1 2 -1 -1 2 -1 -1 1 1 1 1 -1 -1 -1 -1
 2 1 -1 1 3 -1 -1 3 -1 -1 1 1 1 1 -1 -1 -1 -1
-3 2 -1 4 2 -1 -1 2 -1 -1 1 1 1 1 -1 -1 -1 -1
+3 2 -1 2 2 -1 -1 2 -1 -1 1 1 1 1 -1 -1 -1 -1
 """
-#: Computes for as long as the plan says, and until there is what it is told to wait for.
+#: Computes for as long as the plan says, and waits until there is what it is told to wait for.
 SPIN = """\
 import os, pathlib, sys, time
 here = pathlib.Path(sys.argv[1])
 (here / ("runs." + os.environ["PLAY_JOB"])).touch()
 until = {"1": here / "runs.3", "3": here / "unfolded"}.get(os.environ["PLAY_JOB"], here)
-while time.process_time() < float(os.environ["PLAY_SECONDS"]) or not until.exists():
+while time.process_time() < float(os.environ["PLAY_SECONDS"]):
     pass
+while not until.exists():
+    time.sleep(0.05)
 """
 
 

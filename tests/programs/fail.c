@@ -1,5 +1,6 @@
 /* An MPI program that ends as it is told: HOW [RANK], HOW one of ok, exit, early, leave, abort, invalid, crash, kill,
-   wait (until somebody ends it), where (every rank tells its host, its processors and some of its environment). */
+   wait (until it is ended, the others in MPI_Barrier), stay (all ranks sleep until they are ended), where (every rank
+   tells its host, its processors and some of its environment). */
 #define _GNU_SOURCE
 #include <mpi.h>
 #include <sched.h>
@@ -22,6 +23,8 @@ int main(int argc, char **argv) {
     MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (sum != size * (size - 1) / 2)
         return 9;
+    if (strcmp(how, "stay") == 0)
+        pause();
     if (rank == culprit) {
         if (strcmp(how, "exit") == 0)
             _exit(3);

@@ -44,18 +44,19 @@ FAULTS = {
 }
 #: By their words: runs that are right, and with a fault in front of its program's name.
 RIGHT = {name: ("", name, "--iterations", "3", "--json") for name in NAMES}
-FAULTY_RUNS = {fault: (fault, name, "--iterations", "2", "--json") for fault, name in FAULTS.items()}
+FAULTY_RUNS = {fault: (fault, name, "--iterations", "1", "--json") for fault, name in FAULTS.items()}
 SEEDS = {
-    (name, seed): ("", name, "--iterations", "2", "--json", "--seed", seed)
+    (name, seed): ("", name, "--iterations", "1", "--json", "--seed", seed)
     for name in ("cg", "mg", "bt")
     for seed in ("5", "6")
 }
 FOR_A_TIME = ("", "cg", "--seconds", "0.5", "--json")
 SENTENCE = ("", "is", "--iterations", "2")
-#: What is run on so many ranks; the same seed twice.
+TELLS = ("NoReaction", "bt", "--tell", "0.1", "--ranks", "2")
+#: What is run on so many ranks.
 RUNS: dict[int, list[tuple[str, ...]]] = {
     1: [*RIGHT.values(), *FAULTY_RUNS.values()],
-    2: [*RIGHT.values(), *FAULTY_RUNS.values(), *SEEDS.values(), FOR_A_TIME, SENTENCE],
+    2: [*RIGHT.values(), *FAULTY_RUNS.values(), *SEEDS.values(), FOR_A_TIME, SENTENCE, TELLS],
     3: list(RIGHT.values()),
     4: list(RIGHT.values()),
 }
@@ -171,8 +172,9 @@ def test_a_program_tells_how_far_it_is_until_it_is_ended(tmp_path: Path) -> None
         assert after["comm_s"] >= before["comm_s"]
 
 
-def test_who_tells_ends_with_a_wrong_answer(tmp_path: Path) -> None:
-    ended = mpirun(tmp_path, 2, sys.executable, FAULTY, "NoReaction", "--tell", "0.1", "--ranks", "2")
+@one_process
+def test_who_tells_ends_with_a_wrong_answer(worlds: Callable[[int], World]) -> None:
+    ended = worlds(2)[TELLS]
     assert ended.status == 1
     assert "cosched.programs: bt S: WRONG after 16 iterations" in ended.err
 
@@ -204,11 +206,12 @@ def test_a_rank_that_raises_takes_the_others_with_it(tmp_path: Path) -> None:
 
 
 def test_a_world_that_is_smaller_than_the_job_is_refused_unless_it_is_meant(tmp_path: Path) -> None:
-    words = ("-n", "2", *PROGRAM, "is", "--iterations", "1", "--json")
-    ended = mpirun(tmp_path, 4, *words)
-    assert ended.status == 3
-    assert "this world has 2 ranks, and the job has 4 tasks: if that is meant, say so with --ranks 2" in ended.err
-    assert mpirun(tmp_path, 4, *words, "--ranks", "2").status == 0
+    words = ("", "is", "--iterations", "1", "--json")
+    in_turn = (sys.executable, IN_TURN, json.dumps([words, (*words, "--ranks", "2")]))
+    refused, meant = ended_in_turn(mpirun(tmp_path, 4, "-n", "2", *in_turn))
+    assert refused.status == 3
+    assert "this world has 2 ranks, and the job has 4 tasks: if that is meant, say so with --ranks 2" in refused.err
+    assert meant.status == 0
 
 
 def test_a_world_of_one_rank_in_a_job_of_several_says_what_may_have_happened(tmp_path: Path) -> None:

@@ -206,6 +206,14 @@ def test_bans_and_decisions_are_bounded_and_a_pause_is_not(tmp_path: Path) -> No
         assert desk.said(0, "pause")["paused"]
 
 
+def test_share_is_in_force_at_once_and_with_the_next_guard(tmp_path: Path) -> None:
+    for said, before in ((0.25, None), (None, 0.25), (0.9, None)):
+        with desk_alone(tmp_path) as desk:
+            assert desk.said(0, "share", cpu_ratio=said)["word"]["cpu_ratio"] == said
+            assert (desk.shares, desk.changes) == ([before, said], 1)
+            assert desk.desk.status_fields()["word"]["cpu_ratio"] == said
+
+
 def test_ban_with_an_end_ends_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with desk_alone(tmp_path) as desk:
         desk.said(0, "ban", user="bob", seconds=60)

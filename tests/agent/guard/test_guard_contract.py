@@ -12,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit.groups import ceiling
 from kit.guards import MIB, US_PER_S, RealGuard
+from kit.jobs_alone import Kernel
 from kit.waiting import wait_for
 
 from cosched.linux.cgroups import quota
 from cosched.model import contract as model
 from cosched.model.node import Presence
+from node_agent.guard.base.requests import Refusal
 from node_agent.guard.base.settings import Contract
 from node_agent.guard.desk import limiter
 
@@ -42,6 +44,81 @@ def in_kernel(guard: RealGuard) -> tuple[float | None, bool, int]:
     v1 = Path("/sys/fs/cgroup/memory", guard.group, "memory.limit_in_bytes")
     memory = v1 if v1.exists() else Path("/sys/fs/cgroup", guard.group, "memory.max")
     return ceiling(guard.group), idle.read_text() == "1\n", int(memory.read_text())
+
+
+class Alone:
+    """A limiter without a guard, of two CPUs and a GiB, at second 1000; what it writes is kept."""
+
+    def __init__(self, **owner: float) -> None:
+        self.kernel = Kernel()
+        contract = Contract(**(HALF | owner))  # type: ignore[arg-type]
+        self.limiter = limiter.Limiter(self.kernel, contract, 2, 1024 * MIB, -1)
+        self.now_us = 1000 * US_PER_S
+        self.limiter.arm(self.now_us)
+
+    def asks(self, cpu_ratio: float, memory_ratio: float = 0.5, mpl: int = 1) -> None:
+        """The cluster does."""
+        self.limiter.set_contract(cpu_ratio, memory_ratio, mpl, self.now_us)
+
+    def relax(self, lasting_us: int, epoch: int = 3) -> int:
+        """For how long it is."""
+        return self.limiter.relax(self.now_us + lasting_us, epoch, self.now_us) - self.now_us
+
+    def limits(self) -> tuple[float | None, bool, int]:
+        """In force: ceiling in CPUs, idle class, memory."""
+        return self.kernel.limits
+
+    def passes(self, us: int) -> str | None:
+        self.now_us += us
+        return self.limiter.tick(self.now_us)
+
+
+def test_contract_is_relaxed_for_a_while_by_the_highest_epoch_alone() -> None:
+    alone = Alone()
+    assert alone.limits() == (1.0, True, 512 * MIB)
+    assert alone.relax(86_400 * US_PER_S) == limiter.MAX_RELAX_US
+    assert alone.limits() == (None, True, 512 * MIB)
+    alone.limiter.arm(alone.now_us)
+    for epoch, lasting_us, words in ((2, US_PER_S, "relax of epoch 2; epoch 3 has been seen"), (3, -1, "1 us ago")):
+        with pytest.raises(Refusal, match=words):
+            alone.relax(lasting_us, epoch)
+    assert alone.limits()[0] == 1.0
+    alone.relax(US_PER_S)
+    assert (alone.passes(US_PER_S - 1), alone.passes(1), alone.limits()[0]) == (None, "expired", 1.0)
+
+
+def test_a_tightened_ceiling_holds_while_armed_and_for_its_time() -> None:
+    alone = Alone()
+    alone.limiter.tighten(0.25, alone.now_us + 100 * US_PER_S, alone.now_us)
+    assert alone.limits()[0] == 0.25
+    alone.relax(50 * US_PER_S)
+    assert alone.limits()[0] is None, "an empty desk has no owner in pain"
+    alone.limiter.arm(alone.now_us)
+    assert alone.limits()[0] == 0.25
+    alone.passes(100 * US_PER_S)
+    assert (alone.limits()[0], alone.limiter.status_fields()["tight"]) == (1.0, 1.0)
+    with pytest.raises(Refusal, match="tighten until 1, which was"):
+        alone.limiter.tighten(0.5, 1, alone.now_us)
+
+
+def test_the_owner_cuts_what_the_cluster_asks_for_and_a_share_both() -> None:
+    alone = Alone()
+    alone.asks(0.9, 0.25, 4)
+    assert alone.limiter.contract == Contract(0.5, 0.25, 1)
+    assert alone.limits() == (1.0, True, 256 * MIB)
+    alone.asks(0.4)
+    for share, cpus in ((0.25, 0.5), (0.9, 0.8), (None, 0.8)):
+        alone.limiter.set_share(share, alone.now_us)
+        assert alone.limits() == (cpus, True, 512 * MIB), "node.toml is the maximum"
+
+
+def test_a_dedicated_machine_has_no_ceiling_and_no_idle_class() -> None:
+    alone = Alone(cpu_ratio=1.0, memory_ratio=1.0)
+    for asked, limits in (
+        ((1.0, 1.0), (None, False, 1024 * MIB)), ((0.5,), (1.0, True, 512 * MIB)), ((1, 1), (None, False, 1024 * MIB))
+    ):  # fmt: skip
+        alone.asks(*asked)
+        assert alone.limits() == limits
 
 
 def test_it_begins_armed_and_an_agents_end_arms_it_again(guard: RealGuard) -> None:
@@ -82,67 +159,6 @@ def test_it_arms_by_itself_when_the_time_is_over(guard: RealGuard) -> None:
     assert guard.event("armed") == {"event": "armed", "why": "expired"}
     assert in_kernel(guard)[0] == 1.0
     assert guard.status()["armed"] is True
-
-
-def test_arming_is_an_order_too(guard: RealGuard) -> None:
-    guard.ask({"do": "relax", "until_us": now_us() + 60 * US_PER_S, "epoch": 3})
-    guard.ask({"do": "arm"})
-    assert in_kernel(guard)[0] == 1.0
-
-
-def test_an_old_epoch_and_a_moment_gone_by_are_refused(guard: RealGuard) -> None:
-    guard.ask({"do": "relax", "until_us": now_us() + 60 * US_PER_S, "epoch": 3})
-    guard.ask({"do": "arm"})
-    code, story = guard.refused({"do": "relax", "until_us": now_us() + US_PER_S, "epoch": 2})
-    assert (code, story) == ("stale", "relax of epoch 2; epoch 3 has been seen")
-    assert guard.refused({"do": "relax", "until_us": now_us() - 1, "epoch": 3})[0] == "stale"
-    assert in_kernel(guard)[0] == 1.0
-    guard.kill()
-    guard.start()
-    assert guard.refused({"do": "relax", "until_us": now_us() + US_PER_S, "epoch": 2})[0] == "stale"
-
-
-def test_a_tightened_ceiling_holds_while_armed_and_for_its_time(guard: RealGuard) -> None:
-    whole = guard.status()["limits"]["cpus"]
-    hour_us = now_us() + 3600 * US_PER_S
-    guard.ask({"do": "tighten", "ratio": 0.25, "until_us": hour_us})
-    found = guard.status()
-    assert found["limits"]["cpus"] == 0.25 * (2.0 if whole is None else whole)
-    guard.ask({"do": "relax", "until_us": hour_us, "epoch": 1})
-    assert guard.status()["limits"]["cpus"] is None, "an empty desk has no owner in pain"
-    guard.ask({"do": "arm"})
-    assert guard.status()["limits"]["cpus"] == found["limits"]["cpus"]
-    guard.ask_lasting({"do": "tighten", "ratio": 0.5}, US_PER_S // 2)
-    wait_for(lambda: guard.status()["tight"] == 1.0, "the end of it")
-    assert guard.status()["limits"]["cpus"] == whole
-    assert guard.refused({"do": "tighten", "ratio": 0.5, "until_us": 1})[0] == "stale"
-
-
-def test_nobody_relaxes_for_days(guard: RealGuard) -> None:
-    answer = guard.ask({"do": "relax", "until_us": now_us() + 86_400 * US_PER_S, "epoch": 3})
-    assert answer["until_us"] <= now_us() + limiter.MAX_RELAX_US
-
-
-def test_the_owner_cuts_what_the_cluster_asks_for(guard: RealGuard) -> None:
-    answer = guard.ask({**CLUSTER, "cpu_ratio": 0.9, "memory_ratio": 0.25, "mpl": 4})
-    assert answer["contract"] == {"cpu_ratio": 0.5, "memory_ratio": 0.25, "mpl": 1}
-    assert in_kernel(guard) == (1.0, True, 256 * MIB)
-    guard.ask({**CLUSTER, "cpu_ratio": 0.25})
-    assert in_kernel(guard) == (0.5, True, 512 * MIB)
-
-
-def test_a_tiny_share_is_a_longer_period(guard: RealGuard) -> None:
-    guard.ask({**CLUSTER, "cpu_ratio": 0.01})
-    assert in_kernel(guard)[0] == pytest.approx(0.02)
-
-
-def test_a_dedicated_machine_has_no_ceiling_and_no_idle_class(make_guard: Callable[..., RealGuard]) -> None:
-    guard = make_guard(contract={"cpu_ratio": 1.0, "memory_ratio": 1.0})
-    assert in_kernel(guard) == (None, False, 1024 * MIB)
-    guard.ask(CLUSTER)
-    assert in_kernel(guard) == (1.0, True, 512 * MIB)
-    guard.ask({**CLUSTER, "cpu_ratio": 1, "memory_ratio": 1})
-    assert in_kernel(guard) == (None, False, 1024 * MIB)
 
 
 def test_memory_limit_below_usage_is_kept_and_reported(make_guard: Callable[..., RealGuard]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from kit.guards import DAEMON, MIB, US_PER_S, RealGuard, alive, places
+from kit.guards import DAEMON, MIB, RealGuard, alive, places
 from kit.needs import need_mounts
 from kit.waiting import wait_for
 
@@ -278,15 +278,6 @@ def test_desk_by_name_runs_jobs_whatever_the_submitters_uid(make_guard: Callable
     assert guard.output() == f"{guard.account.pw_uid}\n"
 
 
-def test_preparing_twice_is_preparing_once_and_another_way_is_refused(any_guard: RealGuard) -> None:
-    guard = any_guard
-    guard.prepare()
-    assert guard.prepare()["ok"] is True
-    assert guard.refused(guard.preparation(tasks=2)) == ("busy", "attempt 1 at job 1 is prepared here already")
-    guard.prepare(attempt=2)
-    assert len(guard.ask({"do": "list"})["groups"]) == 2
-
-
 def test_a_signal_goes_to_the_commands_process_group_alone(any_guard: RealGuard) -> None:
     guard = any_guard
     guard.prepare()
@@ -298,30 +289,3 @@ def test_a_signal_goes_to_the_commands_process_group_alone(any_guard: RealGuard)
     wait_for(lambda: not alive(child) and not alive(shell), "the end of the group")
     assert alive(other)
     assert guard.refused({"do": "signal", "job": 1, "attempt": 1, "n": 0, "signal": 15})[0] == "unknown"
-
-
-def test_a_group_can_be_empty_and_be_used_again_until_it_is_killed(any_guard: RealGuard) -> None:
-    guard = any_guard
-    guard.prepare()
-    for n in (1, 2):
-        guard.shell("true", n=n)
-        guard.event("empty", job=1)
-        assert guard.listed()["state"] == "empty"
-    guard.ask({"do": "kill", "job": 1, "attempt": 1, "grace_us": US_PER_S})
-    guard.event("empty", job=1)
-    assert guard.listed()["state"] == "ended"
-    assert guard.refused(guard.spawning(["true"], n=3), guard.null()) == ("stale", "attempt 1 at job 1 is ended")
-
-
-def test_forgetting_waits_until_nothing_is_alive(any_guard: RealGuard) -> None:
-    guard = any_guard
-    guard.prepare()
-    guard.shell("exec sleep 1000")
-    assert guard.refused({"do": "forget", "job": 1, "attempt": 1}) == (
-        "busy",
-        "attempt 1 at job 1 is running; kill it first",
-    )
-    assert guard.refused({"do": "kill", "job": 9, "attempt": 1, "grace_us": 0}) == (
-        "unknown",
-        "attempt 1 at job 9 is not known here",
-    )

@@ -36,6 +36,8 @@ REQUESTS: dict[str, dict[str, object]] = {
     "keys": {},
     "prepare": PREPARE,
     "spawn": SPAWN,
+    "weigh": {"job": 1, "attempt": 1, "percent": 200, "until_us": 1},
+    "slots": {"begin_us": 0, "slot_us": 20_000, "rows": [[[1, 1]], [[2, 1]]], "until_us": 1},
     "resize": {"job": 1, "attempt": 1, "n": 1 << 50, "tasks": 2, "cpus": None, "asleep": False},
     "signal": {"job": 1, "attempt": 1, "n": 0, "signal": 15},
     "kill": {"job": 1, "attempt": 1, "grace_us": 0},
@@ -108,6 +110,11 @@ def test_every_request_is_understood_whole_and_not_without_a_field_or_with_one_m
         ("contract", {"mpl": 0}),
         ("relax", {"until_us": 2**60}),
         ("whose", {"pid": 0}),
+        ("weigh", {"percent": 0}),
+        ("weigh", {"percent": 10_001}),
+        ("slots", {"slot_us": 1}),
+        ("slots", {"rows": [[[1, 1]], [[1, 1]]]}),
+        ("slots", {"rows": [[1, 1]]}),
     ],
 )
 def test_a_field_of_the_wrong_kind_is_refused_by_its_name(kind: str, fields: dict[str, object]) -> None:

@@ -33,7 +33,6 @@ LONG_TESTS = (
     "test_guard_end.py::test_daemons_that_left_their_session_are_counted_and_killed[cgroups]",
     "test_guard_end.py::test_more_memory_than_the_jobs_limit_is_the_cause_of_its_end",
     "test_guard_contract.py::test_a_ceiling_throttles",
-    "test_guard_contract.py::test_a_tightened_ceiling_holds_while_armed_and_for_its_time",
     "test_guard_desk.py::test_a_pause_stops_what_runs_and_it_goes_on_afterwards[cgroups]",
     "test_levers.py::test_jobs_take_turns_until_there_are_no_rows",
     "test_levers.py::test_the_raised_job_gets_most_of_a_cpu[idle]",

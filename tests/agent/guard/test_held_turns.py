@@ -89,34 +89,6 @@ def test_who_waits_is_held_in_turns_and_let_go_at_their_end(guard: RealGuard) ->
     assert guard.status()["levers"] == []
 
 
-def test_turns_of_who_is_held_end_with_their_lease(guard: RealGuard) -> None:
-    two_jobs(guard)
-    slots(guard, US_PER_S, US_PER_S // 2)
-    wait_for(lambda: {state(guard, 1), state(guard, 2)} == {"runs"} and not guard.status()["levers"], "the turns' end")
-
-
-def test_a_ceiling_that_goes_or_comes_counts_at_once(guard: RealGuard) -> None:
-    two_jobs(guard)
-    second_waits(guard, "held")
-    guard.ask({"do": "relax", "until_us": boottime_us() + 60 * US_PER_S, "epoch": 1})
-    guard.status()
-    assert "held" not in (state(guard, 1), state(guard, 2))
-    second_waits(guard, "idle")
-    guard.ask({"do": "arm"})
-    second_waits(guard, "held")
-
-
-def test_nobody_is_held_for_longer_than_the_longest_period(guard: RealGuard) -> None:
-    two_jobs(guard)
-    second_waits(guard, "idle", 2 * US_PER_S)
-
-
-def test_nobody_is_held_without_a_ceiling(make_guard: MakeGuard) -> None:
-    guard = make_guard()
-    two_jobs(guard)
-    second_waits(guard, "idle")
-
-
 @pytest.mark.parametrize("how", ["kill", "stop"])
 def test_a_guards_end_or_its_successor_lets_all_go(guard: RealGuard, how: str) -> None:
     two_jobs(guard)
@@ -145,23 +117,6 @@ def test_who_is_held_leaves_the_whole_of_what_there_is(guard: RealGuard) -> None
         return cpu_ns(pid) - before > 50_000_000
 
     wait_for(had_its_own, "its own turns")
-
-
-def test_who_is_to_end_is_held_no_more(guard: RealGuard) -> None:
-    two_jobs(guard, second=SPINS)
-    second_waits(guard, "held")
-    guard.ask({"do": "kill", "job": 2, "attempt": 1, "grace_us": US_PER_S})
-    assert state(guard, 2) != "held"
-    guard.event("empty", job=2, attempt=1)
-
-
-def test_who_is_to_end_is_not_held_by_the_next_guard_either(guard: RealGuard) -> None:
-    two_jobs(guard, second=["sh", "-c", "trap '' TERM; while :; do sleep 1; done"])
-    guard.ask({"do": "kill", "job": 2, "attempt": 1, "grace_us": 60 * US_PER_S})
-    guard.kill()
-    guard.start()
-    second_waits(guard, "idle")
-    wait_for(lambda: state(guard, 1) == "held", "the second one's turn")
 
 
 def cpu_ns(pid: int) -> int:

@@ -1,140 +1,21 @@
-"""A guard's jobs without processes, in made time: when they end, when they stand still, and which time counts."""
+"""A guard's jobs without processes, in made time: when they end and stand still, which CPUs and turns they have."""
 
-import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Final
 
 import pytest
+from kit.guards import MIB
+from kit.jobs_alone import HOUR_US, KEY, LIMIT_US, NAME, JobsAlone
 
-from cosched.linux import process, users
-from cosched.linux.cgroup_none import CgroupsNone
-from cosched.linux.cgroups import GroupUsage
 from cosched.linux.process import US_PER_S
-from node_agent.guard.base.records import Records
-from node_agent.guard.base.requests import Kill, Prepare, Refusal, Resize, Spawn
-from node_agent.guard.base.settings import Settings
-from node_agent.guard.launcher import freezer
-from node_agent.guard.launcher.desk_jobs import DeskJobs
-from node_agent.guard.launcher.groups import Command, Group, Shared
-from node_agent.guard.launcher.jobs import Jobs
-
-KEY, NAME = (1, 1), "job-1.1"
-HOUR_US: Final = 3600 * US_PER_S
-LIMIT_US: Final = 600 * US_PER_S
-
-
-class Kernel(CgroupsNone):
-    """Control groups whose processes only die of SIGKILL; keeps what they were sent, and which stand still."""
-
-    kernel_groups = True
-
-    def __init__(self) -> None:
-        super().__init__("a test")
-        self.populated: set[str] = set()
-        self.frozen: set[str] = set()
-        self.unstoppable = False
-        self.sent: list[tuple[str, int]] = []
-
-    def procs(self, name: str) -> list[int]:
-        return [1] if name in self.populated else []
-
-    def empty(self, name: str) -> bool:
-        return name not in self.populated
-
-    def usage(self, name: str) -> GroupUsage:
-        return GroupUsage(0, 0)
-
-    def signal(self, name: str, number: int, group: int | None = None) -> int:
-        self.sent.append((name, number))
-        return 1
-
-    def kill(self, name: str) -> None:
-        self.signal(name, signal.SIGKILL)
-        self.populated.discard(name)
-
-    def freeze(self, name: str, *, frozen: bool, anew: bool = False) -> bool:
-        if self.unstoppable:
-            raise OSError(16, "busy")
-        (self.frozen.add if frozen else self.frozen.discard)(name)
-        return True
-
-    def confine(self, name: str, cpus: Any) -> bool:
-        return True
-
-
-class Alone:
-    """A guard's jobs; time passes when a test says so."""
-
-    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now_us = self.paused_us = 1000 * US_PER_S
-        self.paused = ""
-        for module in (process, freezer):
-            monkeypatch.setattr(module, "boottime_us", lambda: self.now_us)
-        self.kernel = Kernel()
-        self.events: list[dict[str, Any]] = []
-        for name in ("records", "jobs"):
-            (directory / name).mkdir()
-        self._fds = [os.open(directory / name, os.O_RDONLY | os.O_DIRECTORY) for name in ("records", "jobs")]
-        self.start()
-
-    def start(self) -> None:
-        """The first guard, or one that takes over what a killed one has left."""
-        loop: Any = SimpleNamespace(complain=lambda *_: None, later=lambda *_: None)
-        self.groups: dict[tuple[int, int], Group] = {}
-        shared = Shared(self.groups, self.kernel, Records(self._fds[0]), loop, self.events.append)
-        self.jobs = Jobs(
-            Settings(2, 1 << 30), shared, self._fds[1], agent_uid=0, private_tmp=False, holds=lambda: False,
-            idle=lambda: False, memory_bytes=lambda: 1 << 30, paused=lambda: self.paused, banned=lambda _: "",
-        )  # fmt: skip
-        self.jobs.adopt()
-        self.desk = DeskJobs(shared, self.jobs.endings, self.jobs.cpu_sets)
-
-    def close(self) -> None:
-        for fd in self._fds:
-            os.close(fd)
-
-    def run(self, job: int = 1, *, grace_us: int = US_PER_S, begun: bool = True) -> Group:
-        """A job that is made ready; its script runs, unless it has not begun, for ten minutes at most."""
-        group = Group(Prepare(job, 1, "ada", "/", 1, None, LIMIT_US, grace_us))
-        group.user, group.since_us = users.of_uid(os.getuid()), self.now_us
-        self.groups[group.key] = group
-        if begun:
-            self.kernel.populated.add(group.name)
-            group.commands[0] = script = Command(0)
-            group.told_empty = False
-            self.jobs._begun(group, script, 4711, moved=False)
-        self.jobs.endings.save(group)
-        return group
-
-    def pause(self, *, ends: bool = False, since_us: int | None = None) -> None:
-        self.jobs.freeze(not ends, self.now_us if since_us is None else since_us)
-
-    def share(self, n: int, cpus: int | None) -> None:
-        self.jobs.resize(Resize(*KEY, n, 1, cpus, False))
-
-    def kill(self, grace_us: int) -> None:
-        self.jobs.kill(Kill(*KEY, grace_us))
-
-    def passes(self, us: int) -> None:
-        self.now_us += us
-        self.jobs.freezer.tick(self.now_us)
-        self.jobs.endings.tick(self.now_us)
-
-    def killed_after_us(self, name: str = NAME) -> int:
-        """How long it takes from now on until it is killed."""
-        begun_us = self.now_us
-        while (name, signal.SIGKILL) not in self.kernel.sent:
-            assert self.now_us - begun_us < 2 * HOUR_US
-            self.passes(100_000)
-        return self.now_us - begun_us
+from node_agent.guard.base.requests import MAX_LEASE_US, Refusal
+from node_agent.guard.launcher.levers import MAX_HELD_US
 
 
 @pytest.fixture
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Alone]:
-    made = Alone(tmp_path, monkeypatch)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobsAlone]:
+    made = JobsAlone(tmp_path, monkeypatch)
     yield made
     made.close()
 
@@ -142,7 +23,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Alone]:
 # --- ends -------------------------------------------------------------------------------------------------------------
 
 
-def test_job_hears_sigterm_at_its_limit_and_is_killed_after_its_grace(alone: Alone) -> None:
+def test_job_hears_sigterm_at_its_limit_and_is_killed_after_its_grace(alone: JobsAlone) -> None:
     group = alone.run(grace_us=20 * US_PER_S)
     alone.passes(LIMIT_US - 1)
     assert (alone.kernel.sent, group.state) == ([], "running")
@@ -154,7 +35,7 @@ def test_job_hears_sigterm_at_its_limit_and_is_killed_after_its_grace(alone: Alo
 
 @pytest.mark.parametrize(("graces_s", "killed_s"), [((3,), 3), ((3600, 0), 0), ((3600, 2), 2), ((2, 3600), 2)], ids=str)
 def test_another_order_shortens_the_grace_and_never_lengthens_it(
-    alone: Alone, graces_s: tuple[int, ...], killed_s: int
+    alone: JobsAlone, graces_s: tuple[int, ...], killed_s: int
 ) -> None:
     alone.run(grace_us=HOUR_US)
     for grace_s in graces_s:
@@ -167,7 +48,7 @@ def test_another_order_shortens_the_grace_and_never_lengthens_it(
 @pytest.mark.parametrize("begun_by", ["", "cluster"])
 @pytest.mark.parametrize("paused", [False, True])
 def test_owner_waits_five_seconds_at_most_for_an_end_in_a_pause_too(
-    alone: Alone, grace_us: int, killed_us: int, begun_by: str, paused: bool
+    alone: JobsAlone, grace_us: int, killed_us: int, begun_by: str, paused: bool
 ) -> None:
     """Whatever grace the cluster gives jobs, and whatever was first to end it."""
     group = alone.run(grace_us=grace_us)
@@ -183,94 +64,84 @@ def test_owner_waits_five_seconds_at_most_for_an_end_in_a_pause_too(
     assert abs(alone.killed_after_us() - killed_us) <= 200_000
 
 
-def test_owner_ends_a_job_that_has_not_begun_and_none_that_is_not_here(alone: Alone) -> None:
-    alone.run(begun=False)
+def test_owner_ends_a_job_that_has_not_begun_and_none_that_is_not_here(alone: JobsAlone) -> None:
+    alone.prepare()
     with pytest.raises(Refusal, match="job 7 is not here"):
         alone.desk.end(7)
     assert alone.desk.end(1) == [1]
-    with pytest.raises(Refusal) as refused:
-        alone.jobs.spawn(Spawn(*KEY, 0, ("true",), {}, "/"), (), lambda _: None)
-    assert refused.value.code == "stale"
+    assert alone.refusal("spawn")[0] == "stale"
 
 
-def test_owner_is_told_when_a_job_ends_at_most_where_another_node_keeps_its_limit(alone: Alone) -> None:
-    group = alone.run(begun=False)
+def test_owner_is_told_when_a_job_ends_at_most_where_another_node_keeps_its_limit(alone: JobsAlone) -> None:
+    group = alone.prepare()
     (shown,) = alone.desk.listing()
     assert (group.deadline_us, shown["until_us"]) == (None, alone.now_us + LIMIT_US)
+
+
+def test_job_is_prepared_once_and_forgotten_when_nothing_of_it_is_alive(alone: JobsAlone) -> None:
+    group = alone.prepare()
+    assert alone.prepare() is group
+    assert alone.refusal("prepare", tasks=2) == ("busy", "attempt 1 at job 1 is prepared here already")
+    for n in (0, 1):
+        alone.spawn(n=n)
+        assert alone.refusal("spawn", n=n) == ("busy", f"command {n} has been started already")
+        assert alone.refusal("forget") == ("busy", "attempt 1 at job 1 is running; kill it first")
+        alone.ends(n=n)
+        assert (group.state, alone.events[-1]["event"]) == ("empty", "empty"), "and can be used again"
+    alone.killed()
+    assert alone.refusal("spawn", n=2) == ("stale", "attempt 1 at job 1 is ended")
+    alone.forget()
+    assert alone.groups == {}
+    for ask in ("kill", "forget", "spawn"):
+        assert alone.refusal(ask) == ("unknown", "attempt 1 at job 1 is not known here")
 
 
 # --- pauses, and shares without a CPU ---------------------------------------------------------------------------------
 
 
-def _no_cpu(alone: Alone) -> None:
-    alone.share(7, 0)
-
-
-def _has_cpu(alone: Alone) -> None:
-    alone.share(8, 1)
-
-
-def _pause(alone: Alone) -> None:
-    alone.pause()
-    alone.paused_us = alone.now_us
-
-
-def _resume(alone: Alone) -> None:
-    alone.pause(ends=True, since_us=alone.paused_us)
-
-
 @pytest.mark.parametrize(
     "steps",
-    [
-        (_pause, _resume),
-        (_no_cpu, _has_cpu),
-        (_pause, _no_cpu, _resume, _has_cpu),
-        (_no_cpu, _pause, _has_cpu, _resume),
-        (_no_cpu, _pause, _resume, _has_cpu),
-        (_pause, _no_cpu, _has_cpu, _resume),
-    ],
-    ids=lambda steps: " ".join(step.__name__ for step in steps),
-)
+    ["pause resume", "none some", "pause none resume some", "none pause some resume", "none pause resume some",
+     "pause none some resume"],
+)  # fmt: skip
 @pytest.mark.parametrize("successor", [False, True])
 def test_job_stands_still_while_paused_or_without_a_cpu_and_that_time_counts_once_in_no_limit(
-    alone: Alone, steps: tuple[Callable[[Alone], None], ...], successor: bool
+    alone: JobsAlone, steps: str, successor: bool
 ) -> None:
+    deeds: dict[str, Callable[[], object]] = {
+        "pause": alone.pause,
+        "resume": alone.resume,
+        "none": lambda: alone.share(7, 0),
+        "some": lambda: alone.share(8, 1),
+    }
     deadline_us = alone.run().deadline_us
     assert deadline_us is not None
-    for at, step in enumerate(steps):
-        step(alone)
-        assert alone.kernel.frozen == (set() if at == len(steps) - 1 else {NAME})
-        if successor and _pause not in steps:  # else the desk has its successor pause too
+    *before, last = steps.split()
+    for step in before:
+        deeds[step]()
+        if successor and "pause" not in steps:  # else the desk has its successor pause too
             alone.start()
-            assert alone.kernel.frozen == (set() if at == len(steps) - 1 else {NAME})
-        if at < len(steps) - 1:
-            alone.passes(LIMIT_US)
-            assert alone.groups[KEY].state == "running"
-    assert alone.groups[KEY].deadline_us == deadline_us + LIMIT_US * (len(steps) - 1)
+        assert alone.kernel.frozen == {NAME}
+        alone.passes(LIMIT_US)
+        assert alone.groups[KEY].state == "running"
+    deeds[last]()
+    assert alone.kernel.frozen == set()
+    assert alone.groups[KEY].deadline_us == deadline_us + LIMIT_US * len(before)
     alone.passes(LIMIT_US)
     assert alone.groups[KEY].ending == "limit"
 
 
-def test_nothing_new_starts_in_a_pause_or_without_a_cpu(alone: Alone) -> None:
-    def refusal(ask: Callable[[], object]) -> str:
-        with pytest.raises(Refusal) as refused:
-            ask()
-        return refused.value.code
-
+def test_nothing_new_starts_in_a_pause_or_without_a_cpu(alone: JobsAlone) -> None:
     alone.run()
-    another = Spawn(*KEY, 1, ("true",), {}, "/")
     alone.paused = "paused"
-    assert refusal(lambda: alone.jobs.spawn(another, (), lambda _: None)) == "paused"
-    assert refusal(lambda: alone.jobs.prepare(Prepare(2, 1, "ada", "/", 1, None, None, 0), (), lambda _: None)) == (
-        "paused"
-    )
+    assert alone.refusal("spawn", n=1)[0] == alone.refusal("prepare", 2)[0] == "paused"
     alone.paused = ""
     alone.share(7, 0)
-    assert refusal(lambda: alone.jobs.spawn(another, (), lambda _: None)) == "busy"
+    assert alone.refusal("spawn", n=1)[0] == "busy"
 
 
 @pytest.mark.parametrize("dies", ["", "afterwards", "before the deed"])
-def test_job_without_a_cpu_is_let_go_to_hear_of_its_end_and_paused_as_any_other(alone: Alone, dies: str) -> None:
+def test_job_without_a_cpu_is_let_go_to_hear_of_its_end_and_paused_as_any_other(alone: JobsAlone, dies: str) -> None:
     group = alone.run()
     alone.share(7, 0)
     alone.kill(HOUR_US)
@@ -283,11 +154,11 @@ def test_job_without_a_cpu_is_let_go_to_hear_of_its_end_and_paused_as_any_other(
     assert alone.kernel.frozen == set()
     alone.pause()
     assert alone.kernel.frozen == {NAME}
-    alone.pause(ends=True, since_us=alone.now_us)
+    alone.resume()
     assert alone.kernel.frozen == set()
 
 
-def test_job_whose_guard_died_between_the_record_of_its_share_and_the_deed_stands_still(alone: Alone) -> None:
+def test_job_whose_guard_died_between_the_record_of_its_share_and_the_deed_stands_still(alone: JobsAlone) -> None:
     alone.run()
     alone.share(7, 0)
     alone.kernel.frozen.clear()
@@ -297,7 +168,7 @@ def test_job_whose_guard_died_between_the_record_of_its_share_and_the_deed_stand
     assert alone.kernel.frozen == set()
 
 
-def test_job_that_cannot_be_stopped_can_be_ended_in_a_pause(alone: Alone) -> None:
+def test_job_that_cannot_be_stopped_can_be_ended_in_a_pause(alone: JobsAlone) -> None:
     alone.run()
     alone.kernel.unstoppable = True
     alone.pause()
@@ -308,7 +179,7 @@ def test_job_that_cannot_be_stopped_can_be_ended_in_a_pause(alone: Alone) -> Non
 # --- what a successor goes on with ------------------------------------------------------------------------------------
 
 
-def test_limit_and_grace_hold_over_a_guards_death(alone: Alone) -> None:
+def test_limit_and_grace_hold_over_a_guards_death(alone: JobsAlone) -> None:
     deadline_us = alone.run(grace_us=20 * US_PER_S).deadline_us
     alone.start()
     assert alone.groups[KEY].deadline_us == deadline_us
@@ -319,3 +190,180 @@ def test_limit_and_grace_hold_over_a_guards_death(alone: Alone) -> None:
     alone.passes(US_PER_S)
     assert alone.desk.listing() == []
     assert alone.events[-1]["event"] == "empty"
+
+
+# --- CPUs -------------------------------------------------------------------------------------------------------------
+
+
+def test_cpus_of_jobs_do_not_touch_as_long_as_there_are_idle_ones(alone: JobsAlone) -> None:
+    for job in (1, 2, 3):
+        alone.run(job, cpus=1)
+    assert alone.cpus(1, 2, 3) == [[0], [1], [0]], "the node has two processors, and all are taken"
+    assert alone.share(7, 2, job=2) == [0, 1]
+    assert alone.share(7, 1, job=2) == [0, 1], "an order that was obeyed is known by its number"
+    assert alone.refusal("share", 6, 1, job=2) == ("stale", "order 6; order 7 was obeyed already")
+    assert alone.share(8, None, job=2) == []
+
+
+@pytest.mark.parametrize("how", ["killed", "forgotten", "ended by itself", "ended while no guard was there"])
+def test_job_that_has_no_process_uses_no_cpu(alone: JobsAlone, how: str) -> None:
+    for job in (1, 2):
+        alone.run(job, cpus=1)
+    if how in ("killed", "forgotten"):
+        alone.killed(2)
+        alone.forget(2) if how == "forgotten" else None
+    elif how == "ended by itself":
+        alone.ends(2)
+    else:
+        alone.kernel.populated.discard("job-2.1")
+        alone.start()
+    alone.run(3, cpus=1)
+    assert alone.cpus(1, 3) == [[0], [1]]
+
+
+def test_job_that_may_start_at_any_moment_uses_its_cpu_also_with_the_next_guard(alone: JobsAlone) -> None:
+    alone.prepare(1, cpus=1)
+    alone.run(2, cpus=1)
+    alone.ends(2)
+    alone.start()
+    alone.run(3, cpus=1)
+    assert alone.cpus(1, 3) == [[0], [1]]
+
+
+def test_job_that_starts_again_moves_from_a_shared_cpu_to_an_idle_one(alone: JobsAlone) -> None:
+    """A node between two ``mpirun`` of a job runs nothing of it: its CPU is lent to another job once all are used."""
+    for job in (1, 2):
+        alone.run(job, cpus=1)
+    alone.ends(2)
+    alone.run(3, cpus=1)
+    assert alone.cpus(2, 3) == [[1], [1]]
+    alone.killed(1)
+    alone.spawn(2, n=1)
+    assert alone.cpus(2, 3) == [[0], [1]]
+
+
+def test_jobs_that_share_a_cpu_are_separated_when_one_becomes_idle_and_that_is_on_record(alone: JobsAlone) -> None:
+    for job in (1, 2, 3):
+        alone.run(job, cpus=1)
+    alone.killed(2)
+    alone.passes(US_PER_S)
+    assert alone.cpus(1, 3) == [[0], [1]]
+    alone.start()
+    assert alone.cpus(1, 3) == [[0], [1]]
+
+
+def test_job_shares_the_cpu_of_a_sleeping_job_before_that_of_another(alone: JobsAlone) -> None:
+    alone.run(1, cpus=1)
+    alone.run(2, cpus=1, asleep=True)
+    alone.run(3, cpus=1)
+    assert alone.cpus(2, 3) == [[1], [1]]
+    alone.killed(1)
+    assert alone.share(5, 1, job=2) == [0], "it is awake, and one CPU is idle"
+
+
+def test_memory_goes_by_places_and_is_not_taken_from_whom_it_would_kill(alone: JobsAlone) -> None:
+    alone.run(1, tasks=2, memory_bytes=128 * MIB)
+    alone.run(2, memory_bytes=512 * MIB)
+    alone.kernel.memory_bytes = 160 * MIB
+    code, why = alone.refusal("share", 3, 1)
+    assert (code, f"{128 * MIB} would be left to them" in why, alone.cpus(1)) == ("memory", True, [[]])
+    code, why = alone.refusal("share", 4, 1, tasks=5)
+    assert (code, "of other jobs" in why) == ("memory", True)
+    alone.share(5, None, tasks=4)
+    alone.share(6, None, tasks=2)
+    alone.start()
+    assert alone.refusal("prepare", 3, memory_bytes=512 * MIB)[0] == "memory"
+
+
+# --- weights and turns ------------------------------------------------------------------------------------------------
+
+
+def two_jobs(alone: JobsAlone) -> None:
+    for job in (1, 2):
+        alone.run(job)
+
+
+def states(alone: JobsAlone) -> list[str]:
+    """How jobs 1 and 2 stand: held, in the idle class, by a weight, or as they were made."""
+
+    def state(name: str) -> str:
+        percent, idle = alone.kernel.weights.get(name, (100, False))
+        return "held" if name in alone.kernel.held else "idle" if idle else "runs" if percent == 100 else str(percent)
+
+    return [state(NAME), state("job-2.1")]
+
+
+def test_weight_lasts_as_long_as_was_asked_for_and_ten_seconds_at_most(alone: JobsAlone) -> None:
+    two_jobs(alone)
+    assert alone.weigh(1000, HOUR_US) == MAX_LEASE_US == 10 * US_PER_S
+    assert alone.weigh(1000, US_PER_S) == US_PER_S
+    assert (states(alone), alone.jobs.levers.status_fields()["levers"]) == (["1000", "runs"], [[1, 1, 1000, False]])
+    alone.passes(US_PER_S)
+    assert (states(alone), alone.jobs.levers.status_fields()["levers"]) == (["runs", "runs"], [])
+
+
+@pytest.mark.parametrize("ceiling", [False, True])
+def test_turns_change_over_and_end_with_their_lease(alone: JobsAlone, ceiling: bool) -> None:
+    two_jobs(alone)
+    alone.ceiling, waits = ceiling, "held" if ceiling else "idle"
+    alone.turns(US_PER_S, 5 * US_PER_S // 2)
+    for expected in (["runs", waits], [waits, "runs"], ["runs", waits]):
+        assert states(alone) == expected
+        alone.passes(US_PER_S)
+    assert states(alone) == ["runs", "runs"]
+
+
+def test_ceiling_that_goes_or_comes_counts_at_once_for_those_who_wait(alone: JobsAlone) -> None:
+    two_jobs(alone)
+    alone.turns(US_PER_S, 5 * US_PER_S)
+    for ceiling, waits in ((True, "held"), (False, "idle"), (True, "held")):
+        alone.ceiling = ceiling
+        alone.passes(1)
+        assert states(alone) == ["runs", waits]
+
+
+def test_nobody_is_held_for_longer_than_the_longest_period(alone: JobsAlone) -> None:
+    two_jobs(alone)
+    alone.ceiling = True
+    for slot_us, waits in ((MAX_HELD_US, "held"), (MAX_HELD_US + 1, "idle")):
+        alone.turns(slot_us, 5 * US_PER_S)
+        assert states(alone) == ["runs", waits]
+
+
+@pytest.mark.parametrize("successor", [False, True])
+def test_job_that_is_to_end_is_held_no_more(alone: JobsAlone, successor: bool) -> None:
+    two_jobs(alone)
+    alone.ceiling = True
+    alone.turns(US_PER_S, 5 * US_PER_S)
+    alone.kill(HOUR_US, job=2)
+    if successor:
+        alone.start()
+        assert states(alone) == ["runs", "runs"], "as they were made"
+        alone.turns(US_PER_S, 5 * US_PER_S)
+    assert states(alone) == ["runs", "idle"]
+    alone.passes(US_PER_S)
+    assert states(alone) == ["held", "runs"], "the second one's turn"
+
+
+def test_sleeping_job_is_in_the_idle_class_across_guards_until_it_has_a_cpu(alone: JobsAlone) -> None:
+    alone.run(1, cpus=1, asleep=True)
+    for _ in range(2):
+        assert states(alone)[0] == "idle"
+        alone.weigh(1000, US_PER_S)
+        assert states(alone)[0] == "idle"
+        alone.start()
+    alone.share(7, 1)
+    assert states(alone)[0] == "runs"
+    alone.share(8, 1, asleep=True)
+    assert states(alone)[0] == "idle"
+
+
+def test_jobs_end_takes_its_weight_along(alone: JobsAlone) -> None:
+    two_jobs(alone)
+    alone.weigh(1000, 5 * US_PER_S)
+    alone.killed()
+    alone.forget()
+    assert alone.jobs.levers.status_fields()["levers"] == []
+    for refused in (("weigh", 200, US_PER_S), ("turns", US_PER_S, US_PER_S)):
+        assert alone.refusal(*refused)[0] == "unknown"
+    assert alone.refusal("weigh", 200, -1, job=2)[0] == "stale"

@@ -117,23 +117,6 @@ def test_a_pause_that_ends_while_no_guard_is_there_leaves_nobody_frozen(guard: R
     assert alive(pid)
 
 
-def test_a_share_makes_the_contract_less_and_never_more(make_guard: Any) -> None:
-    guard = make_guard(contract={"cpu_ratio": 0.5})
-    whole = guard.status()["limits"]["cpus"]
-    assert desk(guard, "share", cpu_ratio=0.25)["limits"]["cpus"] == whole / 2
-    assert guard.event("desk")["word"]["cpu_ratio"] == 0.25
-    guard.ask({"do": "contract", "cpu_ratio": 0.4, "memory_ratio": 1.0, "mpl": 1})
-    assert guard.status()["contract"]["cpu_ratio"] == 0.25
-    guard.kill()
-    guard.start()
-    assert guard.status()["contract"]["cpu_ratio"] == 0.25
-    assert desk(guard, "share", cpu_ratio=0.9)["limits"]["cpus"] == whole, "node.toml is the maximum"
-    guard.ask({"do": "contract", "cpu_ratio": 0.4, "memory_ratio": 1.0, "mpl": 1})
-    assert guard.status()["contract"]["cpu_ratio"] == 0.4
-    desk(guard, "share", cpu_ratio=None)
-    assert guard.status()["contract"]["cpu_ratio"] == 0.4
-
-
 # --- who may ----------------------------------------------------------------------------------------------------------
 
 

@@ -57,46 +57,24 @@ def test_a_profile_of_ones_own_is_read(tmp_path: Path) -> None:
     assert (found.name, found.cpu_share, found.transfer_sizes()) == ("mine", 0.4, {2 << 20: 1})
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"cpu_share": 1.2}, "cpu_share: found 1.2; expected a share, 0 to 0.95"),
-        ({"memory_share": 1.01}, "memory_share: found 1.01; expected a share, 0 to 1"),
-        ({"memory_share": -0.1}, "memory_share: found -0.1"),
-        ({"cpu_share": float("nan")}, "cpu_share: found nan"),
-        ({"cpu_share": "much"}, "cpu_share: found 'much'; expected float"),
-        ({"network_bytes_per_s": -1}, "network_bytes_per_s: found -1"),
-        ({"calls.getpdi": 1}, "calls.getpdi: found 'getpdi'; expected a call: getpid, pipe, open"),
-        ({"calls.getpdi": 1}, "did you mean 'getpid'?"),
-        ({"calls.getpid": -1}, "calls.getpid: found -1.0; expected a weight, 0 or more"),
-        ({"calls": {"pipe": 0}}, "calls: found {'pipe': 0.0}; expected some weight above 0"),
-        ({"calls": {}}, "calls: found {}; expected calls with weights, or calls_per_key: 0"),
-        ({"typing.think_s.mean": -1}, "typing.think_s.mean: found -1"),
-        ({"typing.think_s.mean": float("inf")}, "typing.think_s.mean: found inf"),
-        ({"typing.key_gap_s.least": 3}, "typing.key_gap_s.least: found 3"),
-        ({"typing.key_gap_s": {"kind": "constant", "mean": 1e-5}}, "typing.key_gap_s.mean: found 1e-05"),
-        ({"typing.work_s": -0.1}, "typing.work_s: found -0.1"),
-        ({"phase_s.kind": "expnential"}, "phase_s.kind: found 'expnential'; expected one of constant, exponential"),
-        ({"phase_s.kind": "expnential"}, "did you mean 'exponential'?"),
-        ({"phase_s.mode": 1}, "phase_s.mode: unknown key"),
-        ({"phase_s.spread": 9}, "phase_s.spread: found 9"),
-        ({"cpu_shares": 1}, "cpu_shares: unknown key"),
-        ({"cpu_share": None}, "something is missing or does not fit; expected Object missing required field cpu_share"),
-        ({"transfers": {"4KiB": 1, "9 parsecs": 1}}, "transfers.9 parsecs: unknown unit 'parsecs'"),
-        ({"transfers": {"1GiB": 1}}, "transfers.1GiB: found '1GiB'; expected a size above 0, at most 64MiB"),
-        ({"day.arrivals_per_h": [1, 2]}, "day.arrivals_per_h: found 2; expected 24 numbers"),
-        ({"day.arrivals_per_h": [0] * 24}, "expected some hour with arrivals"),
-        ({"day.arrivals_per_h": [1] * 23 + [-1]}, "day.arrivals_per_h[23]: found -1.0"),
-        ({"day.stay_s.mean": 0}, "day.stay_s.mean: found 0"),
-        ({"name": "../x"}, "name: found '../x'"),
-    ],
-)  # fmt: skip
-def test_a_bad_profile_is_refused_by_the_path_of_its_key(tmp_path: Path, change: dict[str, Any], told: str) -> None:
-    file = written(tmp_path, change)
-    with pytest.raises(BadInput) as refused:
-        profiles.find(str(file))
-    assert told in str(refused.value)
-    assert "transfers" in told or str(refused.value).startswith(str(file))
+BAD = [
+    {"cpu_share": 1.2}, {"memory_share": 1.01}, {"memory_share": -0.1}, {"cpu_share": float("nan")},
+    {"cpu_share": "much"}, {"network_bytes_per_s": -1}, {"calls.getpdi": 1}, {"calls.getpid": -1},
+    {"calls": {"pipe": 0}}, {"calls": {}}, {"typing.think_s.mean": -1}, {"typing.think_s.mean": float("inf")},
+    {"typing.key_gap_s.least": 3}, {"typing.key_gap_s": {"kind": "constant", "mean": 1e-5}}, {"typing.work_s": -0.1},
+    {"phase_s.kind": "expnential"}, {"phase_s.mode": 1}, {"phase_s.spread": 9}, {"cpu_shares": 1}, {"cpu_share": None},
+    {"transfers": {"4KiB": 1, "9 parsecs": 1}}, {"transfers": {"1GiB": 1}}, {"day.arrivals_per_h": [1, 2]},
+    {"day.arrivals_per_h": [0] * 24}, {"day.arrivals_per_h": [1] * 23 + [-1]}, {"day.stay_s.mean": 0}, {"name": "../x"},
+]  # fmt: skip
+
+
+def test_a_bad_profile_is_refused_by_the_path_of_its_key(tmp_path: Path, snapshot: Snapshot) -> None:
+    shown = []
+    for change in BAD:
+        with pytest.raises(BadInput) as refused:
+            profiles.find(str(written(tmp_path, change)))
+        shown.append(f"# {change}\n{refused.value}\n")
+    snapshot("\n".join(shown))
 
 
 def test_profiles_and_refused_runs_are_shown(snapshot: Snapshot, cosched: Call) -> None:

@@ -49,15 +49,14 @@ def keys_read(editor: int) -> int:
         return 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
-def test_told_to_leave_he_tells_what_he_felt_and_all_of_him_goes(number: signal.Signals) -> None:
-    with user(*_HELD) as process:
-        parts = wait_until_he_types(process)
-        process.send_signal(number)
-        document = told(process)
+def told_after(process: "subprocess.Popen[str]", number: signal.Signals, parts: dict[str, int]) -> dict[str, Any]:
+    """What he tells when he is told to leave by this signal; all of him goes."""
+    process.send_signal(number)
+    document = told(process)
     assert document["sessions"] == 1
     assert document["seconds"] < 120
     assert not [pid for pid in parts.values() if Path(f"/proc/{pid}").exists()]
+    return document
 
 
 def test_whoever_kills_the_run_ends_all_of_it() -> None:
@@ -77,7 +76,6 @@ def test_a_user_whose_process_is_killed_is_told_as_a_failure() -> None:
 
 
 def test_he_types_at_a_terminal_of_his_own_that_keys_are_read_from() -> None:
-    """And leaves by SIGTERM as by the other signals."""
     with user(*_HELD) as process:
         parts = wait_until_he_types(process)
         editor = parts["editor"]
@@ -88,12 +86,9 @@ def test_he_types_at_a_terminal_of_his_own_that_keys_are_read_from() -> None:
         assert terminal >> 8 & 0xFFF in range(136, 144)  # Unix98 pseudo-terminals
         before = keys_read(editor)
         wait_for(lambda: keys_read(editor) >= before + 4, "keys to be read, the last of which may not be heard of")
-        process.terminate()
-        document = told(process)
+        document = told_after(process, signal.SIGHUP, parts)
     assert document["calls"]["key"]["count"] > 2
     assert document["lost_keys"] == 0
-    assert document["sessions"] == 1
-    assert not [pid for pid in parts.values() if Path(f"/proc/{pid}").exists()]
 
 
 def test_idle_synthetic_user_keeps_emitting_presence_signs(tmp_path: Path) -> None:
@@ -219,13 +214,12 @@ def test_a_profile_is_held_for_five_minutes(profile: str, seed: str) -> None:
 @pytest.mark.slow
 def test_what_he_says_of_cpu_and_memory_is_what_the_kernel_accounts() -> None:
     with user("--profile", "internet", "--seconds", "600", "--json", "--memory", "512MiB") as process:
-        wait_until_he_types(process)
+        parts = wait_until_he_types(process)
         start_s = cpu_of(process.pid, "user", "editor")  # Python, and calibration: not what he does
         wait_for(lambda: cpu_of(process.pid, "user", "editor") > start_s + 0.6, "some CPU")
         kernel_s = cpu_of(process.pid, "user", "editor") - start_s
         held = sum(pss(pid) for pid in below(process.pid))
-        process.terminate()
-        document = told(process)
+        document = told_after(process, signal.SIGINT, parts)
     memory = document["targets"]["memory"]
     assert memory["target_bytes"] == round(0.6 * (512 << 20))
     assert held == pytest.approx(memory["target_bytes"], rel=0.05)
@@ -263,10 +257,9 @@ def node(tmp_path: Path) -> Path:
 
 def test_he_takes_no_more_memory_than_the_contract_leaves_and_says_so(node: Path) -> None:
     with user("--profile", "internet", "--seconds", "600", "--json", "--node", str(node)) as process:
-        wait_until_he_types(process)
+        parts = wait_until_he_types(process)
         wait_for(lambda: sum(pss(pid) for pid in below(process.pid)) > 240 << 20, "his memory")
-        process.terminate()
-        memory = told(process)["targets"]["memory"]
+        memory = told_after(process, signal.SIGTERM, parts)["targets"]["memory"]
     assert memory["target_bytes"] == round(0.6 * (512 << 20))
     assert memory["achieved_bytes"] == pytest.approx(256 << 20, rel=0.03)
     assert memory["held"] is False

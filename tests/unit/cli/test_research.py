@@ -325,18 +325,3 @@ def test_a_generated_workload_of_malleable_jobs_is_simulated(cosched: Call) -> N
     again = cosched(*made)
     assert again.status == 2
     assert "it is there already" in again.err
-
-
-def test_a_model_of_rigid_jobs_has_no_shapes(cosched: Call) -> None:
-    refused = cosched("workload", "generate", "poisson", "made.swf", "--jobs", 3, "--shapes", "made.csv")
-    assert refused.status == 2
-    assert "all jobs are rigid" in refused.err
-    assert not Path("made.csv").exists()
-
-
-def test_help_has_an_example_for_every_verb(cosched: Call) -> None:
-    verbs = ["simulate", "compare", "policies", "demo", "workload stats", "workload convert", "workload generate"]
-    for verb in [*verbs, "workload fetch", "workload logs", "replicate"]:
-        ended = cosched(*verb.split(), "--help")
-        assert ended.status == 0
-        assert "Example" in ended.out, verb

@@ -91,41 +91,22 @@ def test_the_cache_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 # --- fetching -----------------------------------------------------------------------------------------------------
 
 
-def whole(request: BaseHTTPRequestHandler) -> None:
-    request.send_response(200)
-    request.send_header("Content-Length", str(len(CONTENT)))
-    request.end_headers()
-    request.wfile.write(CONTENT)
+def answering(status: int = 200, length: int | None = None, *, body: bytes = CONTENT, endless: bool = False) -> Answer:
+    """Answer with this status and body, over and over where it is endless: until the client has had enough."""
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(status)
+        if length is not None:
+            request.send_header("Content-Length", str(length))
+        request.end_headers()
+        request.wfile.write(body)
+        while endless:
+            request.wfile.write(body)
+
+    return answer
 
 
-def corrupted(request: BaseHTTPRequestHandler) -> None:
-    request.send_response(200)
-    request.end_headers()
-    request.wfile.write(CONTENT[:-1] + b"?")
-
-
-def oversize(request: BaseHTTPRequestHandler) -> None:
-    request.send_response(200)
-    request.end_headers()
-    while True:  # until the client has had enough
-        request.wfile.write(bytes(1 << 16))
-
-
-def one_byte_more(request: BaseHTTPRequestHandler) -> None:
-    request.send_response(200)
-    request.end_headers()
-    request.wfile.write(CONTENT + b"?")
-
-
-def cut_short(request: BaseHTTPRequestHandler) -> None:
-    request.send_response(200)
-    request.send_header("Content-Length", str(len(CONTENT)))
-    request.end_headers()
-    request.wfile.write(CONTENT[:10])
-
-
-def not_there(request: BaseHTTPRequestHandler) -> None:
-    request.send_error(404)
+whole = answering(length=len(CONTENT))
 
 
 def stalled(request: BaseHTTPRequestHandler) -> None:
@@ -200,11 +181,11 @@ def test_a_log_is_fetched_once_and_read(served: Callable[[Answer], Server]) -> N
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (corrupted, "gave another file, of SHA-256"),
-        (oversize, f"gave more than {len(CONTENT)} bytes"),
-        (one_byte_more, f"gave more than {len(CONTENT)} bytes"),
-        (cut_short, "gave another file, of SHA-256"),
-        (not_there, "tiny.swf.gz (404 Not Found); expected a connection"),
+        (answering(body=CONTENT[:-1] + b"?"), "gave another file, of SHA-256"),
+        (answering(body=bytes(1 << 16), endless=True), f"gave more than {len(CONTENT)} bytes"),
+        (answering(body=CONTENT + b"?"), f"gave more than {len(CONTENT)} bytes"),
+        (answering(length=len(CONTENT), body=CONTENT[:10]), "gave another file, of SHA-256"),
+        (answering(404), "tiny.swf.gz (404 Not Found); expected a connection"),
     ],
 )
 def test_a_wrong_answer_is_refused_and_leaves_nothing(

@@ -15,6 +15,7 @@ from cosched.errors import BadInput
 from cosched.metrics.summary import per_job
 from cosched.model.time import US_PER_S
 from cosched.report.gantt import common_window, gantt
+from cosched.report.intervals import framed
 from cosched.report.palette import COLOURS, DAY_US, HOUR_US, MINUTE_US, span_unit
 from cosched.workload.schedule import Schedule
 
@@ -74,12 +75,9 @@ def slowdown_distribution(axes: "Axes", schedules: dict[str, Schedule]) -> None:
         slowdown = np.sort(per_job(schedule).bounded_slowdown)
         at_least = 1.0 - np.arange(len(slowdown)) / len(slowdown)
         axes.plot(slowdown, at_least, color=colour, label=f"{name} (mean {slowdown.mean():.4g})")
-    axes.set(
-        xscale="log", yscale="log", xlabel="bounded slowdown (threshold 10 s)", ylabel="share of jobs that have it"
-    )
-    axes.set_title(f"Slowdown: {_title(schedules)}", loc="left")
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
+    axes.set(xscale="log", yscale="log")
+    labels = ("bounded slowdown (threshold 10 s)", "share of jobs that have it")
+    framed(axes, *labels, f"Slowdown: {_title(schedules)}")
 
 
 def over_time(axes: "Axes", schedules: dict[str, Schedule], what: str) -> None:

@@ -21,7 +21,6 @@ from cosched.apps.experiments.matrix import ALONE, Company, Run, Work
 from cosched.apps.experiments.progress import Word, at, words_in
 from cosched.client.client import Client
 from cosched.model.job import JobState
-from cosched.wire.api import JobDoc
 
 #: Computing before the measured part: by then agents have seen how the job receives, and told each other.
 WARM_S: Final = 1.5
@@ -84,7 +83,7 @@ class Experiment(Attempts):
 
     def alone(self, work: Work) -> float:
         """The job with the nodes to itself: its seconds."""
-        return _lasted(self._told(self._jobs.finish(self._submit(self._script(work), "none", work))))
+        return _lasted(self._told_by(self._jobs.finish(self._submit(self._script(work), "none", work)).job_id))
 
     def plain(self, work: Work, company: Company) -> tuple[float, float]:
         """Job and company in one group of processes on each node: the job's seconds, the company's rate."""
@@ -116,7 +115,7 @@ class Experiment(Attempts):
             self._accompany(started, work, company, mode)
             job_id = self._submit(self._script(work), mode, work)
             self._begun(job_id)
-            mine = self._told(self._jobs.finish(job_id))
+            mine = self._told_by(self._jobs.finish(job_id).job_id)
             time.sleep(2 * POLL_S)
             rates = [_rate(self._told_by(each), mine) for each in started]
         nodes = 1 if company.communicating else self._plan.nodes
@@ -181,9 +180,6 @@ class Experiment(Attempts):
         places = [share.name for job_id in jobs for share in self._client.job(job_id).nodes]
         if any(places.count(node) != company.computing for node in places):
             raise Cannot(f"the company's tasks are not spread evenly: {' '.join(places)}")
-
-    def _told(self, job: JobDoc) -> list[Word]:
-        return self._told_by(job.job_id)
 
     def _told_by(self, job_id: int) -> list[Word]:
         return words_in(self._jobs.output(job_id))

@@ -3,18 +3,17 @@
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
+from cosched.apps.experiments.jobs import ENDED, Jobs
 from cosched.apps.experiments.site import Site
 from cosched.client.client import Client
 from cosched.errors import Failed
-from cosched.model.job import TERMINAL
 from cosched.wire.api import NodeDoc, Submission
 
 _PATIENCE_S: Final = 60.0
 _POLL_S: Final = 0.05
-_ENDED: Final = frozenset(state.value for state in TERMINAL)
 
 
 class Talking(NamedTuple):
@@ -31,6 +30,7 @@ class Desk:
         """Raises :class:`Failed` where jobs could start elsewhere, or not here."""
         self.site = site
         self._client = client
+        self._jobs = Jobs(client)
         if (there := [node.name for node in client.nodes() if node.state == "up"]) != [site.node]:
             raise Failed(
                 f"of the cluster's nodes {site.node} alone must be up, not {', '.join(there) or 'none'}: else jobs "
@@ -51,33 +51,23 @@ class Desk:
         self, programs: Sequence[Sequence[str] | Talking], mode: str, memory_bytes: int | None = None
     ) -> Iterator[list[int]]:
         """Each program as a job under the contract, of one task or of those that talk; they are gone at the end."""
-        started: list[int] = []
-        try:
+        with self._jobs.running() as started:
             for program in programs:
-                started.append(self._submit(program, mode, memory_bytes))  # noqa: PERF401 (ended if the next is refused)
+                started.append(self._submit(program, mode, memory_bytes))
             self.until(lambda node: set(started) <= set(node.jobs), f"{len(programs)} jobs to be there")
             for job_id in started:
-                self._in(job_id, {"running"})
+                self._runs(job_id)
             time.sleep(0.5)
             yield started
-        finally:
-            for job_id in started:
-                with suppress(Failed):
-                    self._client.cancel(job_id)
-            for job_id in started:
-                self._in(job_id, _ENDED)
 
     @contextmanager
     def waiting(self, program: Sequence[str], mode: str, memory_bytes: int) -> Iterator[None]:
         """One more job, which must still wait at the end. Raises :class:`Failed` if it was let in."""
-        job_id = self._submit(program, mode, memory_bytes)
-        try:
+        with self._jobs.running() as started:
+            started.append(self._submit(program, mode, memory_bytes))
             yield
-            if (state := self._client.job(job_id).state) != "queued":
-                raise Failed(f"job {job_id} should have waited for memory, and is {state}")
-        finally:
-            self._client.cancel(job_id)
-            self._in(job_id, _ENDED)
+            if (state := self._client.job(started[0]).state) != "queued":
+                raise Failed(f"job {started[0]} should have waited for memory, and is {state}")
 
     def running(self, job_id: int) -> bool:
         """Whether a job has not ended."""
@@ -114,9 +104,10 @@ class Desk:
             _PATIENCE_S + 2 * self.site.quiet_s,
         )
 
-    def _in(self, job_id: int, states: set[str] | frozenset[str]) -> None:
+    def _runs(self, job_id: int) -> None:
+        """Wait until a job runs. Raises :class:`Failed`."""
         deadline_s = time.monotonic() + _PATIENCE_S
-        while (job := self._client.job(job_id)).state not in states:
-            if time.monotonic() > deadline_s or (job.state in _ENDED and states != _ENDED):
+        while (job := self._client.job(job_id)).state != "running":
+            if time.monotonic() > deadline_s or job.state in ENDED:
                 raise Failed(f"job {job_id} is {job.state}: {job.failure.message if job.failure else 'no reason told'}")
             time.sleep(_POLL_S)

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Final, Self
 
 from cosched.apps.experiments.site import PARALLEL
@@ -40,9 +39,7 @@ class ContractLooks:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
 

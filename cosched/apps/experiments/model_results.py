@@ -188,13 +188,8 @@ def _draw(axes: "Axes", found: Sequence[Judged]) -> None:
     for at, mode in enumerate(sorted({each.mode for each in found})):
         here = [each for each in found if each.mode == mode]
         took = [each.took_s for each in here]
-        axes.scatter(
-            took,
-            [each.by_rates_s for each in here],
-            s=14,
-            color=COLOURS[2 * at % len(COLOURS)],
-            label=f"{mode}: rates alone",
-        )
+        colour = COLOURS[2 * at % len(COLOURS)]
+        axes.scatter(took, [each.by_rates_s for each in here], s=14, color=colour, label=f"{mode}: rates alone")
         style = {"s": 22, "facecolors": "none", "edgecolors": COLOURS[(2 * at + 1) % len(COLOURS)]}
         axes.scatter(took, [each.simulated_s for each in here], label=f"{mode}: simulated", **style)  # type: ignore[arg-type]
     axes.set(xlabel="measured execution time (s)", ylabel="predicted (s)", xlim=(0, most), ylim=(0, most))

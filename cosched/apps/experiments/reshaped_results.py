@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 import numpy as np
+from msgspec.structs import astuple
 
 from cosched.apps.experiments.reshaped_trial import Trial
 from cosched.apps.experiments.run_log import MACHINE
@@ -146,10 +147,7 @@ def _predictions(trials: Sequence[Trial]) -> Table:
     )
     for each in sorted(trials, key=lambda one: one.seed):
         for one in each.measures:
-            table.add(
-                each.seed, each.arm, one.name, one.seen, one.predicted, one.ratio, one.with_real_times,
-                one.ratio_with_real_times,
-            )  # fmt: skip
+            table.add(each.seed, each.arm, *astuple(one))
     return table
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
@@ -35,35 +36,43 @@ class Owners(Protocol):
         """Its exit status. Raises TimeoutError."""
 
 
-class Site(Protocol):
+class Site(ABC):
     """A desk: ``node`` is its name, ``cpus`` how many it has, ``lab`` the lab it is in, if any.
 
     ``settings`` are the node's own; ``quiet_s``: how long the owner must be quiet to be away.
     """
 
-    node: str
-    settings: NodeConfig
-    cpus: int
-    lab: str | None
-    quiet_s: float
+    def __init__(self, settings: NodeConfig, lab: str | None = None) -> None:
+        """Raises :class:`Failed` where nobody comes or goes now."""
+        self.node, self.settings, self.cpus, self.lab = settings.name, settings, settings.procs, lab
+        self.quiet_s = _quiet_s(settings)
 
+    @abstractmethod
     def start(self, argv: Sequence[str], streams: Sequence[int]) -> AbstractContextManager[Owners]:
         """Start a program of the owner's with three descriptors; at the end it is gone."""
 
+    @abstractmethod
     def unprotected(self, programs: Sequence[Sequence[str]]) -> AbstractContextManager[list[subprocess.Popen[bytes]]]:
         """Programs beside the owner's and like them: what plain Linux does; at the end they are gone."""
 
+    @abstractmethod
+    def group(self, side: str) -> str:
+        """The control group of a side."""
+
     def used_s(self, side: str) -> float:
         """Seconds of CPU that a side has used (on plain Linux: since its programs began). Raises OSError."""
+        return cgroups.used_s(self.group(side))
 
     def ceiling_cpus(self) -> float | None:
         """How many CPUs parallel work may use now; None: no ceiling. Raises OSError."""
+        return cgroups.ceiling_cpus(self.group(PARALLEL))
 
     def refaults(self, side: str) -> int:
         """How many pages of files a side has lost and read again. Raises OSError."""
+        return cgroups.refaults(self.group(side))
 
 
-class LabDesk:
+class LabDesk(Site):
     """The first node of a lab of tier 1."""
 
     def __init__(self, lab: Lab) -> None:
@@ -71,11 +80,7 @@ class LabDesk:
         if lab.tier != 1:
             raise Failed(f"contracts need control groups, a lab of tier 1: {lab.why}")
         self._made = lab
-        self.lab: str | None = lab.name
-        self.node: str = lab.nodes[0]
-        self.settings = load_node(Path(lab.state["nodes"][0]["directory"]) / "node.toml")
-        self.cpus = self.settings.procs
-        self.quiet_s = _quiet_s(self.settings)
+        super().__init__(load_node(Path(lab.state["nodes"][0]["directory"]) / "node.toml"), lab.name)
 
     def start(self, argv: Sequence[str], streams: Sequence[int]) -> AbstractContextManager[Owners]:
         """See :class:`Site`."""
@@ -88,33 +93,17 @@ class LabDesk:
         with _running([["sh", "-c", _ENTER, "sh", *doors, "--", *each] for each in programs]) as started:
             yield started
 
-    def used_s(self, side: str) -> float:
+    def group(self, side: str) -> str:
         """See :class:`Site`."""
-        return cgroups.used_s(self._group(side))
-
-    def ceiling_cpus(self) -> float | None:
-        """See :class:`Site`."""
-        return cgroups.ceiling_cpus(self._group(PARALLEL))
-
-    def refaults(self, side: str) -> int:
-        """See :class:`Site`."""
-        return cgroups.refaults(self._group(side))
-
-    def _group(self, side: str) -> str:
         return cgroups.path(self._made.name, self.node, side)
 
 
-class ThisDesk:
+class ThisDesk(Site):
     """The machine that this process runs on, as its owner: a node of a cluster, by its ``node.toml``."""
-
-    lab: str | None = None
 
     def __init__(self, config: NodeConfig) -> None:
         """Raises :class:`Failed` where nothing can be read of the node's groups, or nobody comes or goes there now."""
-        self.node = config.name
-        self.settings = config
-        self.cpus = config.procs
-        self.quiet_s = _quiet_s(config)
+        super().__init__(config)
         self._groups = {PARALLEL: config.cgroup.cosched.strip("/"), DESK: config.cgroup.desk.strip("/")}
         self._unprotected: list[subprocess.Popen[bytes]] = []
         try:
@@ -134,20 +123,16 @@ class ThisDesk:
             self._unprotected = started
             yield started
 
-    def used_s(self, side: str) -> float:
+    def group(self, side: str) -> str:
         """See :class:`Site`."""
+        return self._groups[side]
+
+    def used_s(self, side: str) -> float:
+        """See :class:`Site`; unprotected programs have no group of their own."""
         if side != PLAIN:
-            return cgroups.used_s(self._groups[side])
+            return super().used_s(side)
         there = [process.stat_of(each.pid) for each in self._unprotected]
         return sum(stat.cpu_us for stat in there if stat is not None) / process.US_PER_S
-
-    def ceiling_cpus(self) -> float | None:
-        """See :class:`Site`."""
-        return cgroups.ceiling_cpus(self._groups[PARALLEL])
-
-    def refaults(self, side: str) -> int:
-        """See :class:`Site`."""
-        return cgroups.refaults(self._groups[side])
 
 
 def _quiet_s(config: NodeConfig) -> float:

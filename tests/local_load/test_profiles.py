@@ -57,7 +57,7 @@ def test_a_profile_of_ones_own_is_read(tmp_path: Path) -> None:
     assert (found.name, found.cpu_share, found.transfer_sizes()) == ("mine", 0.4, {2 << 20: 1})
 
 
-BAD = [
+BAD: list[dict[str, Any]] = [
     {"cpu_share": 1.2}, {"memory_share": 1.01}, {"memory_share": -0.1}, {"cpu_share": float("nan")},
     {"cpu_share": "much"}, {"network_bytes_per_s": -1}, {"calls.getpdi": 1}, {"calls.getpid": -1},
     {"calls": {"pipe": 0}}, {"calls": {}}, {"typing.think_s.mean": -1}, {"typing.think_s.mean": float("inf")},

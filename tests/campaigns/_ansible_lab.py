@@ -220,6 +220,13 @@ def same(path: Path, other: Path) -> bool:
     return other.is_file() and not other.is_symlink() and path.read_bytes() == other.read_bytes()
 
 
+def as_before(name: str, was: dict[str, str], now: dict[str, str], left: tuple[str, ...] = ()) -> None:
+    """A host must be as it was (:meth:`Lab.state`), paths that begin with one of ``left`` apart."""
+    other = [what for what in was.keys() | now.keys() if was.get(what) != now.get(what) and not what.startswith(left)]
+    told = [(what, was.get(what), now.get(what)) for what in sorted(other)[:8]]
+    need(not other, f"{name}: not as before: {told}")
+
+
 def changed(recap: dict[str, dict[str, int]]) -> dict[str, int]:
     """How many tasks changed something, by host, where any did."""
     return {host: words["changed"] for host, words in recap.items() if words["changed"]}

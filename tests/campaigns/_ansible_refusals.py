@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from campaigns._ansible_lab import DESKS, HEAD, Lab, changed, need
+from campaigns._ansible_lab import DESKS, HEAD, Lab, as_before, changed, need
 from campaigns._systemd_hosts import USER
 
 FAKED = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
@@ -22,9 +22,7 @@ def refused(lab: Lab, wheels: Path, old_python: Path | None) -> None:
     on_the_controller(lab, wheels)
     lab.inventory(DESKS, wheels)
     for name, was in before.items():
-        now = lab.state(name)
-        other = sorted(what for what in was.keys() | now.keys() if was.get(what) != now.get(what))
-        need(not other, f"{name} is not as it was: {other[:8]}")
+        as_before(name, was, lab.state(name))
 
 
 def says(lab: Lab, *words: str, extra: dict[str, object] | None = None) -> None:
@@ -39,8 +37,13 @@ def says(lab: Lab, *words: str, extra: dict[str, object] | None = None) -> None:
 def on_hosts(lab: Lab, wheels: Path) -> None:
     """A different fault on each host; one run names all of them."""
     lab.inventory(DESKS, wheels)
-    with listening(lab, "desk1"), full(lab, "desk1"), without_systemd(lab, "desk2"), no_groups(lab, "desk3"), \
-            ahead(lab, "desk3"):  # fmt: skip
+    with (
+        listening(lab, "desk1"),
+        meanwhile(lab, "desk1", "mount -t tmpfs -o size=64m tmpfs /opt", "umount /opt"),
+        without_systemd(lab, "desk2"),
+        meanwhile(lab, "desk3", "mount -t tmpfs tmpfs /sys/fs/cgroup", "umount /sys/fs/cgroup"),
+        ahead(lab, "desk3"),
+    ):
         says(
             lab,
             "head: no account for nobody-knows: make it, with the uid that it has on the other hosts",
@@ -55,20 +58,14 @@ def on_hosts(lab: Lab, wheels: Path) -> None:
 
 def without_python(lab: Lab) -> None:
     """Nothing can be run in its place, and Ansible itself can do nothing there."""
-    lab.hosts.at("desk1", "mount --bind /dev/null /usr/bin/python3.11")
-    try:
+    with meanwhile(lab, "desk1", "mount --bind /dev/null /usr/bin/python3.11", "umount /usr/bin/python3.11"):
         says(lab, "desk1: there is no /usr/bin/python3: 'apt-get install python3' on it")
-    finally:
-        lab.hosts.at("desk1", "umount /usr/bin/python3.11")
 
 
 def other_users(lab: Lab, wheels: Path, old_python: Path | None) -> None:
     """A user with another uid on one desk; an old Python on another, where there is one to try it with."""
-    lab.hosts.at("desk2", f"usermod -u 2100 {USER}")
-    try:
+    with meanwhile(lab, "desk2", f"usermod -u 2100 {USER}", f"usermod -u 2001 {USER}"):
         says(lab, f"desk2: {USER} has uid 2100 here and 2001 on head", f"'usermod -u 2001 {USER}'")
-    finally:
-        lab.hosts.at("desk2", f"usermod -u 2001 {USER}")
     if old_python is None:
         print("  an old Python: not tried (--old-python)", flush=True)
         return
@@ -107,34 +104,22 @@ def on_the_controller(lab: Lab, wheels: Path) -> None:
 
 
 @contextmanager
+def meanwhile(lab: Lab, name: str, line: str, undo: str) -> Iterator[None]:
+    """A line of root's shell changes a host while the block lasts, and another takes that back."""
+    lab.hosts.at(name, line)
+    try:
+        yield
+    finally:
+        lab.hosts.at(name, undo)
+
+
+@contextmanager
 def listening(lab: Lab, name: str) -> Iterator[None]:
     """Something else listens on the agent's port."""
-    lab.hosts.at(name, "systemd-run --quiet --unit=other python3 -m http.server 7421 --directory /usr/share/doc")
-    lab.until(lambda: "7421" in lab.hosts.at(name, "ss -ltn"), "the other program listens")
-    try:
+    server = "systemd-run --quiet --unit=other python3 -m http.server 7421 --directory /usr/share/doc"
+    with meanwhile(lab, name, server, "systemctl stop other"):
+        lab.until(lambda: "7421" in lab.hosts.at(name, "ss -ltn"), "the other program listens")
         yield
-    finally:
-        lab.hosts.at(name, "systemctl stop other")
-
-
-@contextmanager
-def full(lab: Lab, name: str) -> Iterator[None]:
-    """Little room below /opt."""
-    lab.hosts.at(name, "mount -t tmpfs -o size=64m tmpfs /opt")
-    try:
-        yield
-    finally:
-        lab.hosts.at(name, "umount /opt")
-
-
-@contextmanager
-def no_groups(lab: Lab, name: str) -> Iterator[None]:
-    """No control groups where they are looked for."""
-    lab.hosts.at(name, "mount -t tmpfs tmpfs /sys/fs/cgroup")
-    try:
-        yield
-    finally:
-        lab.hosts.at(name, "umount /sys/fs/cgroup")
 
 
 @contextmanager

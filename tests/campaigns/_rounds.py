@@ -24,7 +24,7 @@ class Shapes(NamedTuple):
     policy: str
 
 
-def tried(campaign: Shapes, faults: Sequence[Round], say: Callable[[str], None]) -> Counter[str]:
+def tried(campaign: Shapes, faults: Sequence[Round], say: Callable[[str], None] = print) -> Counter[str]:
     """All these rounds on one lab; how often what came of them. Raises :class:`Broken`, with the command.
 
     At the end the lab's journal is decided again.
@@ -59,7 +59,7 @@ def main(campaign: Shapes, about: str, sites: Sequence[str], count: int) -> None
     numbers = range(options.first, options.first + options.rounds)
     faults = [Round(site, campaign.phase, number, options.seed) for number in numbers for site in only]
     try:
-        came = tried(campaign, faults, print)
+        came = tried(campaign, faults)
     except Broken as error:
         raise SystemExit(str(error)) from None
     print(", ".join(f"{times} {what}" for what, times in sorted(came.items())))

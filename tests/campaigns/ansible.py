@@ -27,6 +27,7 @@ from campaigns._ansible_lab import (
     USER_PORT,
     Lab,
     arguments,
+    as_before,
     changed,
     gone_through,
     need,
@@ -213,9 +214,7 @@ def removed(lab: Lab, before: dict[str, dict[str, str]]) -> None:
     lab.hosts.boot(NEW)
     lab.play("remove", "-e", "cosched_remove=true")
     for name, was in before.items():
-        now = lab.state(name)
-        other = sorted(what for what in was.keys() | now.keys() if was.get(what) != now.get(what))
-        need(not other, f"{name}: not as before: {[(what, was.get(what), now.get(what)) for what in other][:8]}")
+        as_before(name, was, lab.state(name))
 
 
 def made_for(lab: Lab, name: str) -> set[str]:

@@ -21,8 +21,7 @@ import os
 import signal
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from campaigns._processors import Processors, succession
@@ -131,11 +130,8 @@ class FoldField(Field):
 
 
 FOLDS = Shapes("folds", FoldField, PHASE, 1, CPUS, POLICY)
-
-
-def campaign(faults: list[Round], say: Callable[[str], None] = print) -> Counter[str]:
-    """All these rounds on one lab; how often what came of them. Raises :class:`Broken`, with the command."""
-    return tried(FOLDS, faults, say)
+#: All these rounds on one lab (:func:`tried`).
+campaign = partial(tried, FOLDS)
 
 
 if __name__ == "__main__":

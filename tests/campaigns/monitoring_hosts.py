@@ -16,7 +16,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from campaigns._ansible_lab import HEAD, ROOT, SEATED, Lab, arguments, changed, gone_through, need, went_through
+from campaigns._ansible_lab import (
+    HEAD,
+    ROOT,
+    SEATED,
+    Lab,
+    arguments,
+    as_before,
+    changed,
+    gone_through,
+    need,
+    went_through,
+)
 from campaigns._ansible_versions import wheelhouse
 from campaigns._systemd_hosts import COMMANDS, image, require, run
 from campaigns.ansible import controller_environment
@@ -92,7 +103,7 @@ def checked_first(lab: Watched) -> None:
     """On a fresh host check mode says what would be done, and does nothing."""
     before = lab.state(HEAD)
     need(changed(lab.monitoring("--check")), "it says that nothing would be done")
-    compare(before, lab.state(HEAD), JOURNAL)
+    as_before(HEAD, before, lab.state(HEAD), JOURNAL)
 
 
 def refused(lab: Watched) -> None:
@@ -185,7 +196,7 @@ def removed(lab: Watched, before: dict[str, str]) -> None:
         not lab.hosts.at(HEAD, f"ls -d {FILES} /var/lib/prometheus/metrics2 2>/dev/null || true").strip(), "files stay"
     )
     need(not lab.tokens(), f"tokens: {lab.tokens()}")
-    compare(before, lab.state(HEAD))
+    as_before(HEAD, before, lab.state(HEAD), LEFT)
 
 
 def files_only(lab: Watched) -> None:
@@ -209,12 +220,6 @@ def foreign(lab: Watched) -> None:
     need(not changed(recap), f"changed {changed(recap)}")
     lab.hosts.at(HEAD, "grep -q ARGS= /etc/default/prometheus && systemctl is-active prometheus.service")
     lab.hosts.at(HEAD, "apt-get -qq purge -y --autoremove prometheus")
-
-
-def compare(was: dict[str, str], now: dict[str, str], left: tuple[str, ...] = LEFT) -> None:
-    """A host must be as it was, paths that begin with one of ``left`` apart. Raises :class:`Broken`."""
-    other = [what for what in was.keys() | now.keys() if was.get(what) != now.get(what) and not what.startswith(left)]
-    need(not other, f"not as before: {[(what, was.get(what), now.get(what)) for what in sorted(other)[:8]]}")
 
 
 def with_packages(base: Path, directory: Path) -> Path:

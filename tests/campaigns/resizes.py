@@ -29,9 +29,9 @@ import os
 import signal
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from kit.processes import standing_still
@@ -285,11 +285,8 @@ class ResizeField(Field):
 
 
 RESIZES = Shapes("resizes", ResizeField, PHASE, NODES, CPUS, POLICY)
-
-
-def campaign(faults: list[Round], say: Callable[[str], None] = print) -> Counter[str]:
-    """All these rounds on one lab; how often what came of them. Raises :class:`Broken`, with the command."""
-    return tried(RESIZES, faults, say)
+#: All these rounds on one lab (:func:`tried`).
+campaign = partial(tried, RESIZES)
 
 
 if __name__ == "__main__":

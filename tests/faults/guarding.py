@@ -7,7 +7,7 @@ user database of the node gives a submitter's name another uid, for a while).
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from cosched.wire.messages import Exit
 from faults.scripts import Scripts
@@ -17,8 +17,10 @@ from faults.world import MS, S, Sleeper, World
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.attempt import Key
-from node_agent.core.guard_model import GuardModel
 from node_agent.core.replies import AWAY, Declined, Done, Reply
+
+if TYPE_CHECKING:
+    from faults.node import Node
 
 #: After so long without a sign of its guard an agent takes it for gone (``node_agent.service.guard``).
 _PATIENCE_US = 7 * S
@@ -26,47 +28,23 @@ _PATIENCE_US = 7 * S
 _OTHER_UID = 3_000_000_000
 
 
-class Agent(Protocol):
-    """What the guard knows of its agent."""
-
-    name: str
-    life: int
-
-    def hears_guard(self, event: happened.Input, life: int) -> None:
-        """Something for the agent of that life, if it lives."""
-
-    def say(self, what: str) -> None:
-        """A line of the history."""
-
-
 class Guard:
     """One node's. ``runs`` says of a job how long its script runs and how it ends."""
 
-    def __init__(
-        self,
-        world: World,
-        agent: Agent,
-        machine: Sleeper,
-        model: GuardModel,
-        runs: Callable[[int], tuple[int, Exit]],
-        on_started: Callable[[Key], None],
-        on_ended: Callable[[Key], None],
-    ) -> None:
+    def __init__(self, world: World, agent: "Node", runs: Callable[[int], tuple[int, Exit]]) -> None:
         self.world = world
-        self.model = model
+        self.model = agent.model
         self.there = False  # for the agent
         self.up = True
         self.up_since_us = 0
         self.well_since_us = 0  # up, not slow, not hung
         self.ever_prepared: set[Key] = set()
         self.scripts = Scripts(world, self._script_ends)
-        self.stalls = Stalls(world, self, model, machine.do)
+        self.stalls = Stalls(world, self, agent.model, agent.machine.do)
         self.other_uids: dict[str, int] = {}  # what the node's user database says of names, where it is another uid
         self._agent = agent
-        self._machine = machine
+        self._machine = agent.machine
         self._runs = runs
-        self._on_started = on_started
-        self._on_ended = on_ended
         self._connection = 0  # which one of its agents' it is
         self._process = 1  # which guard it is
         self._does = Sleeper(world)  # hung
@@ -215,7 +193,7 @@ class Guard:
     def began(self, request: fx.Spawn) -> None:
         """A script runs."""
         self._agent.say(f"runs the script of {request.key}")
-        self._on_started(request.key)
+        self._agent.script_started(request.key)
         work_us, how = self._runs(request.key[0])
         self.scripts.start(request.key, work_us, how, request.prepare.limit_us)
         self.stalls.begins(request.key)
@@ -244,7 +222,7 @@ class Guard:
     # what happens to what runs
 
     def _script_ends(self, key: Key, how: Exit) -> None:
-        self._on_ended(key)
+        self._agent.judge.ended(self._agent, key)
         self.model.end(key, how)
         self._pass_on()
 

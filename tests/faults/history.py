@@ -22,8 +22,6 @@ from faults.scheduler import Scheduler
 from faults.schedulers import Schedulers
 from faults.violation import Violation
 from faults.world import S, World
-from space_scheduler.machine import events as ev
-from space_scheduler.service.journal.records import Committed
 
 #: How probable each fault is at each opportunity, unless a schedule says otherwise.
 RATES = {
@@ -126,20 +124,18 @@ class History:
         config = msgspec.structs.replace(drawn, eligibility=self._rules())
         key = Ed25519PrivateKey.from_private_bytes(bytes(world.random.getrandbits(8) for _ in range(32)))
 
-        def make(directory: Path, before: Scheduler | None) -> Scheduler:
-            return scheduler_type(world, directory, before.config if before else config, key, self)
+        self.judge = judge = Judge(world)
 
-        self.schedulers = Schedulers(world, self.directory, make)
-        self.nodes = {
-            name: node_type(world, name, self.schedulers.dial, key.public_key(), self._runs, self._started, self._ended)
-            for name in names
+        def make(directory: Path, before: Scheduler | None) -> Scheduler:
+            return scheduler_type(world, directory, before.config if before else config, key, judge)
+
+        self.schedulers = judge.schedulers = Schedulers(world, self.directory, make)
+        self.nodes = judge.nodes = {
+            name: node_type(world, name, self.schedulers.dial, key.public_key(), self._runs, judge) for name in names
         }
         for name, node in self.nodes.items():
             node.cluster = labs.lab_of(seed, name)
             node.moment = self._moment
-        self.judge = Judge(world, self.schedulers, self.nodes)
-        for node in self.nodes.values():
-            node.told = self.judge.told
 
     # --- what happens -----------------------------------------------------------------------------------------------
 
@@ -240,29 +236,6 @@ class History:
                 early = node.guard.scripts.age_us(key) < WINDOW_US
                 return "early" if early else "last" if left_us < WINDOW_US else ""
         return ""
-
-    def posted(self, scheduler: Scheduler, event: ev.Event) -> None:
-        """For the judge (``scheduler.Watcher``)."""
-        self.judge.posted(scheduler, event)
-
-    def event(self, scheduler: Scheduler, committed: Committed) -> None:
-        """For the judge (``scheduler.Watcher``)."""
-        self.judge.event(scheduler, committed)
-
-    def asked(self, scheduler: Scheduler) -> None:
-        """For the judge (``scheduler.Watcher``)."""
-        self.judge.look_who_waits(scheduler)
-
-    def called(self, scheduler: Scheduler, node: str) -> None:
-        """For the judge and the machine (``scheduler.Watcher``)."""
-        self.judge.called(scheduler, node)
-        self.nodes[node].sleep.called()
-
-    def _started(self, node: Node, key: tuple[int, int]) -> None:
-        self.judge.started(node, key)
-
-    def _ended(self, node: Node, key: tuple[int, int]) -> None:
-        self.judge.ended(node, key)
 
 
 def _memory() -> str | None:

@@ -41,10 +41,11 @@ _MOST_STRETCHED = 8 * 4
 class Judge:
     """Knows what was promised to whom."""
 
-    def __init__(self, world: World, schedulers: Schedulers, nodes: Mapping[str, Node]) -> None:
+    schedulers: Schedulers
+    nodes: Mapping[str, Node]
+
+    def __init__(self, world: World) -> None:
         self.world = world
-        self.schedulers = schedulers
-        self.nodes = nodes
         self.asked: dict[int, tuple[int, Exit]] = {}
         self.limits_us: dict[int, int] = {}
         self.acknowledged: dict[int, int] = {}
@@ -157,6 +158,7 @@ class Judge:
         """D7: a machine is called from its sleep by its owner's word alone, for a job that waits, and not for ever."""
         now_us = self.world.now_us
         if scheduler is not self.schedulers.now:
+            self.nodes[name].sleep.called()
             return
         if not self.nodes[name].sleep.may_be_called(_SLACK_US):
             raise Violation(f"D7: {name} is called from its sleep, and its owner has not agreed")
@@ -166,6 +168,7 @@ class Judge:
         if before_us is not None and before_us > scheduler.started_us and now_us - before_us < _CALLED_AGAIN_US:
             raise Violation(f"D7: {name} was called {(now_us - before_us) / S:.0f} s ago, in vain, and is again")
         self._calls_us[name] = now_us
+        self.nodes[name].sleep.called()
 
     def told(self, node: Node, message: FromAgent) -> None:
         """An agent says something: O8: of a script its own node alone, of an attempt one that was ready for it."""

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from random import Random
+from typing import TYPE_CHECKING
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -37,6 +38,9 @@ from node_agent.core.agent import AgentCore
 from node_agent.core.attempt import Attempt, Key
 from node_agent.core.guard_model import GuardModel
 from node_agent.core.replies import Declined, Done, ErrorTail, GrantRead, Reply
+
+if TYPE_CHECKING:
+    from faults.judge import Judge
 
 CPUS = 2
 #: From one heartbeat to the next, and from one look at the desk.
@@ -72,8 +76,7 @@ class Node:
         dial: Callable[[Connection, wire.Fence | None], bool],
         key: Ed25519PublicKey,
         runs: Callable[[int], tuple[int, Exit]],
-        on_started: Callable[["Node", Key], None],
-        on_ended: Callable[["Node", Key], None],
+        judge: "Judge",
     ) -> None:
         """``dial`` calls a scheduler, of those that are there the one that a node may reach; whether one listens."""
         self.world = world
@@ -84,10 +87,8 @@ class Node:
         self.resizes = Resizes(world, self)
         #: When a job is: early, last, or empty; whoever knows sets it.
         self.moment: Callable[[Key], str] = lambda key: ""
-        self._on_started = on_started
-        self.guard = self.guard_type(
-            world, self, self.machine, self.model, runs, self._script_started, partial(on_ended, self)
-        )
+        self.judge = judge
+        self.guard = self.guard_type(world, self, runs)
         self.desk = self.desk_type(world, name, self.guard, self.machine)
         self.sleep = Sleep(world, self)
         self.fence: wire.Fence | None = None
@@ -105,8 +106,6 @@ class Node:
         self._numbering: Numbering | None = None
         self._slow_until_us = 0
         self._orders: deque[wire.Order] = deque(maxlen=30)
-        #: Who is told of each message that the agent wants sent.
-        self.told: Callable[[Node, wire.FromAgent], None] = lambda node, message: None
         world.at(0, self.desk.start)
 
     def say(self, what: str) -> None:
@@ -213,8 +212,9 @@ class Node:
         """What the guard says to the agent of that life."""
         self.awake(partial(self._hear_guard, event, life))
 
-    def _script_started(self, key: Key) -> None:
-        self._on_started(self, key)
+    def script_started(self, key: Key) -> None:
+        """A script runs."""
+        self.judge.started(self, key)
         self.ranks.script_started(key)
 
     def _hear_guard(self, event: happened.Input, life: int) -> None:
@@ -249,7 +249,7 @@ class Node:
             case fx.Drop(key):
                 self.attempts.pop(key, None)
             case fx.Tell(message):
-                self.told(self, message)
+                self.judge.told(self, message)
                 self._send(message)
             case fx.AskGuard(number, request) if (refusal := self.resizes.refusal(request)) is not None:
                 self.hears_guard(happened.Replied(number, refusal), self.life)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -44,6 +44,9 @@ from space_scheduler.service.launch.sharing import eligibility_of, policy_of, ru
 from space_scheduler.service.launch.values import CancelTimer, Cut, Effect, Say, Send, SetTimer, Wake
 from space_scheduler.service.link.joining import checked_hello
 
+if TYPE_CHECKING:
+    from faults.judge import Judge
+
 
 class Link:
     """One agent's connection, at the scheduler's end."""
@@ -56,22 +59,6 @@ class Link:
         self.discards: Counter[tuple[int, int]] = Counter()  # ordered, by attempt
 
 
-class Watcher(Protocol):
-    """Who looks on."""
-
-    def posted(self, scheduler: "Scheduler", event: ev.Event) -> None:
-        """The rules have found that something has happened."""
-
-    def event(self, scheduler: "Scheduler", committed: Committed) -> None:
-        """It is in the journal."""
-
-    def asked(self, scheduler: "Scheduler") -> None:
-        """The core is about to say on which machines that sleep a job would start."""
-
-    def called(self, scheduler: "Scheduler", node: str) -> None:
-        """A machine that sleeps is sent a packet that wakes it."""
-
-
 class Scheduler:
     """One scheduler, started and crashed again and again on one journal, until it is told to be no more."""
 
@@ -80,9 +67,9 @@ class Scheduler:
     thread_type: type[Worker] = Worker
 
     def __init__(
-        self, world: World, directory: Path, config: ClusterConfig, key: Ed25519PrivateKey, watcher: "Watcher"
+        self, world: World, directory: Path, config: ClusterConfig, key: Ed25519PrivateKey, judge: "Judge"
     ) -> None:
-        """``watcher`` is told first what the rules post, and what is in the journal."""
+        """``judge`` is told first what the rules post, and what is in the journal."""
         self.world = world
         self.path = directory / "journal.db"
         self.disk = Disk(world, self.path)
@@ -97,7 +84,7 @@ class Scheduler:
         self.rules: ServiceCore
         self.fence: wire.Fence
         self.process = Sleeper(world)
-        self._watcher = watcher
+        self._judge = judge
         self._links: dict[str, Link] = {}
         self._connections: list[Connection] = []
         self._timers: dict[tuple[int, int], int] = {}
@@ -178,7 +165,7 @@ class Scheduler:
         self.worker = self.thread_type(
             self.world, self.process, found, self.disk, self.worker_type(interval_us), self._hand_on, self.crash
         )
-        self.worker.on_ask_wanted = lambda: self._watcher.asked(self)
+        self.worker.on_ask_wanted = lambda: self._judge.look_who_waits(self)
         jobs = tuple(recovered.jobs.values())
         self.feed(given.Started(jobs, recovered.nodes, progress, recovered.turns, recovered.resizing, recovered.asked))
         self._tick(start)
@@ -330,7 +317,7 @@ class Scheduler:
                 if isinstance(effect.message, wire.Order):
                     self._may_say_again(link, effect.message, frame)
         elif isinstance(effect, Post):
-            self._watcher.posted(self, effect.event)
+            self._judge.posted(self, effect.event)
             self._post(effect.event, effect.note, effect.facts)
         elif isinstance(effect, Annotate):
             self.worker.put(fx.Annotate(effect.job_id, effect.facts), self._nobody_waits)
@@ -343,7 +330,7 @@ class Scheduler:
         elif isinstance(effect, AskWanted):
             self._ask_wanted(effect.nodes)
         elif isinstance(effect, Wake):
-            self._watcher.called(self, effect.node)
+            self._judge.called(self, effect.node)
         elif isinstance(effect, Say):
             self.world.say(f"scheduler: {effect.what} {effect.fields}")
         elif isinstance(effect, Cut) and (link := self._links.pop(effect.node, None)) is not None:
@@ -417,7 +404,7 @@ class Scheduler:
             self.world.say(f"scheduler: refused: {error}")
 
     def _hand_on(self, committed: Committed) -> None:
-        self._watcher.event(self, committed)
+        self._judge.event(self, committed)
         view = self.worker.view
         starts = [each.job.id for each in committed.instructions if isinstance(each, Start)]
         started = {job_id: view.jobs[job_id] for job_id in starts}

@@ -305,10 +305,7 @@ def test_loss_of_a_saved_rule_field_is_detected(field: str) -> None:
 
 @pytest.mark.usefixtures("sets_aside")
 def test_snapshot_of_version_0_1_is_read_with_held_and_set_aside_jobs_waiting() -> None:
-    drive = Drive(FailsFor(policy_named("fcfs"), lambda job: job.id in (2, 4)), procs=1)
-    for job_id in (1, 2, 3, 4):
-        drive.submit(job_id, procs=1, estimate_s=60)
-    drive.decide_and_launch()
+    drive = Drive(FailsFor(policy_named("fcfs"), lambda job: job.id in (2, 4)), procs=1).with_jobs(1, 1, 1, 1).planned()
     drive.hold(3)
     drive.hold(4)
     saved = json.decode(json.encode(drive.state.snapshot()))

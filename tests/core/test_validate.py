@@ -20,10 +20,7 @@ from space_scheduler.policy.future.named import Reserved, Timetable
 
 def busy_machine() -> Drive:
     """Four processors: job 1 runs on three till 100 s, jobs 2 (on four) and 4 (on two) follow, job 3 is held."""
-    drive = Drive("conservative", procs=4)
-    drive.submit(1, procs=3, estimate_s=100)
-    drive.submit(2, procs=4, estimate_s=10)
-    drive.submit(3, procs=1, estimate_s=10)
+    drive = Drive("conservative", procs=4).with_jobs((3, 100), (4, 10), (1, 10))
     drive.hold(3)
     drive.submit(4, procs=2, estimate_s=10)
     drive.decide_and_launch()

@@ -259,16 +259,12 @@ def test_several_hosts_side_by_side_and_one_that_fails_costs_no_other(office: Of
     assert not by_name["many"]["ok"]  # no such host
     assert not by_name["many3"]["ok"]  # an address that nobody has
     assert by_name["many2"]["ok"], by_name
-
-
-def test_a_host_that_cannot_be_reached_is_removed_all_the_same(office: Office) -> None:
-    status, (outcome,), error = office.node("add", "desk4=127.0.0.1")
-    assert status == 0, (outcome, error)
-    status, (outcome,), _ = office.node("remove", "desk4=127.0.0.1", port=str(free_port()))
+    # and the one that was added is removed though it cannot be reached
+    status, (outcome,), _ = office.node("remove", "many2=127.0.0.1", port=str(free_port()))
     assert (status, outcome["problem"]) == (0, "")
     assert "refused from now on, but its host was not tidied" in outcome["notes"][0]
-    assert "desk4" not in office.states()
-    log = office.base / "desk4" / "state" / "cosched-agent.log"
+    assert "many2" not in office.states()
+    log = office.base / "many" / "state" / "cosched-agent.log"
     wait_for(
         lambda: "was removed from this cluster" in log.read_text() or "was revoked" in log.read_text(), "its agent"
     )

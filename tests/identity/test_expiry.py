@@ -60,8 +60,7 @@ async def test_jobs_go_on_beyond_the_end_and_a_renewed_certificate_ends_it(files
     async with running(files) as service:
         async with service.agent("n1") as agent:
             await service.until(lambda: bool(service.service.book.entry("n1").size), "up")
-            job_id = await service.submit()
-            await service.job_in(job_id, "running")
+            job_id = await service.runs()
         day = late(files, "n1", timedelta(days=3))
         async with with_job(service, job_id) as agent:
             await in_state(service, agent, ("draining", f"certificate: expired on {day}"))
@@ -124,15 +123,12 @@ async def test_what_is_measured_is_what_is_known(files: Cluster) -> None:
 
     async def measured() -> set[str]:
         service.service.metrics._made.clear()
-        async with service.http.get("/metrics") as answer:
-            return set(re.findall('certificate_expiry_timestamp_seconds{identity="(.*?)"}', await answer.text()))
+        text = await service.text("/metrics")
+        return set(re.findall('certificate_expiry_timestamp_seconds{identity="(.*?)"}', text))
 
     async with running(files) as service:
-        async with service.agent("n1"), service.dial("node", "n2"), aiohttp.ClientSession() as session:
-            url = f"https://127.0.0.1:{service.service.port}/v1/cluster"
-            context = files.certificate("user", "ada")
-            async with session.get(url, ssl=context, server_hostname="scheduler") as answer:
-                assert answer.status == 200
+        async with service.agent("n1"), service.dial("node", "n2"):
+            assert (await service.answer_to("ada", "/v1/cluster"))[0] == 200
             assert set(service.service.certificates.expiries()) == {
                 *("scheduler", "authority", "node n1", "node n2", "user ada"),
             }

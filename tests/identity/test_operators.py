@@ -70,17 +70,7 @@ async def test_who_is_in_the_group_is_an_operator_of_the_service() -> None:
     files = Cluster(operators=[f"@{group}"])
     try:
         async with running(files) as service:
-            import aiohttp  # noqa: PLC0415
-
-            statuses = []
-            for user in ("nobody", "daemon"):
-                context = files.certificate("user", user)
-                url = f"https://127.0.0.1:{service.service.port}/v1/certificates"
-                async with (
-                    aiohttp.ClientSession() as session,
-                    session.get(url, ssl=context, server_hostname="scheduler") as answer,
-                ):
-                    statuses.append(answer.status)
+            statuses = [(await service.answer_to(user, "/v1/certificates"))[0] for user in ("nobody", "daemon")]
             assert statuses == [200, 403]
     finally:
         files.close()

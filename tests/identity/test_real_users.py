@@ -3,7 +3,6 @@
 A scheduler as a process, a real agent and guard, two accounts made for the test.
 """
 
-import asyncio
 import contextlib
 import json
 import os
@@ -20,7 +19,6 @@ from typing import Any
 
 import pytest
 from kit.agents import Cluster as Nodes
-from kit.agents import free_port
 from kit.waiting import BOUND_S
 
 from cosched.client.client import Client
@@ -381,63 +379,3 @@ def test_names_with_dots_and_slashes_name_no_files(desk: Desk) -> None:
     assert sorted(path.name for path in desk.node.state.glob("*")) == before
     for stream in ("../stdout", "..%2f..%2fepoch", "/etc/passwd"):
         assert desk.curl(desk.bob, "GET", f"/v1/jobs/1/output?stream={stream}")[0] in (400, 403, 404)
-
-
-async def test_what_a_man_in_the_middle_repeats_or_reorders_ends_the_link_and_is_never_obeyed(desk: Desk) -> None:
-    """On the wire itself, between real agent and real scheduler's certificate: TLS takes no record twice."""
-    nodes = desk.nodes
-    from kit.agents import Node, Scheduler, until  # noqa: PLC0415
-
-    port, inner = free_port(), free_port()
-    repeat = asyncio.Event()
-    async with Scheduler(nodes.identity, inner) as scheduler:
-
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            there, theirs = await asyncio.open_connection("127.0.0.1", inner)
-
-            async def back() -> None:
-                while data := await there.read(65536):
-                    writer.write(data)
-                    if repeat.is_set():
-                        repeat.clear()
-                        writer.write(data)  # the same records once more
-                    await writer.drain()
-
-            async def forth() -> None:
-                while data := await reader.read(65536):
-                    theirs.write(data)
-                    await theirs.drain()
-
-            ways = [asyncio.create_task(back()), asyncio.create_task(forth())]
-            try:
-                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for way in ways:
-                    way.cancel()
-                await asyncio.gather(*ways, return_exceptions=True)
-                for end in (writer, theirs):
-                    end.close()
-                    with contextlib.suppress(OSError):
-                        await end.wait_closed()
-
-        served: list[asyncio.Task[None]] = []
-
-        def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            served.append(asyncio.create_task(serve(reader, writer)))
-
-        async with await asyncio.start_server(begin, "127.0.0.1", port):
-            node = nodes.nodes["m"] = Node(nodes.base, "m", port, nodes.authority, nodes.group)
-            node.start_guard()
-            node.start_agent()
-            await until(lambda: "m" in scheduler.beats, "the agent to join")
-            repeat.set()
-            await scheduler.tell("m", nodes.prepare(scheduler.fence, 70, "m"))
-            await until(lambda: len(scheduler.hellos) == 2, "the link to end, and the agent to dial anew")
-            from cosched.wire import messages as wire  # noqa: PLC0415
-
-            prepared = [each for _, each in scheduler.got if isinstance(each, wire.Prepared)]
-            assert len(prepared) <= 1
-            assert not [each for _, each in scheduler.got if isinstance(each, wire.Refused)], "nothing came twice"
-            for task in served:
-                task.cancel()
-            await asyncio.gather(*served, return_exceptions=True)

@@ -85,6 +85,18 @@ class Drive:
         job = Job(job_id, procs, estimate_us, now_us, memory_bytes=memory, kind=kind, cpu_permille=cpu_permille)
         return self.say(ev.JobSubmitted(job))
 
+    def with_jobs(self, *asked: int | tuple[int, float]) -> Self:
+        """Jobs 1, 2 and so on are submitted: for so many processors, for a minute or for so many seconds."""
+        for job_id, each in enumerate(asked, start=1):
+            procs, estimate_s = each if isinstance(each, tuple) else (each, 60)
+            self.submit(job_id, procs, estimate_s)
+        return self
+
+    def planned(self) -> Self:
+        """A pass is made, and what starts is launched."""
+        self.decide_and_launch()
+        return self
+
     def hold(self, job_id: int) -> list[str]:
         return self.say(ev.JobHeld(job_id))
 

@@ -21,6 +21,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from cosched.config.cluster import ClusterConfig, Listen
 from cosched.identity.authority import create_authority, issue
+from cosched.identity.names import Kind
 from cosched.identity.tls import client_context
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
@@ -42,7 +43,7 @@ DEADLINE_S = BOUND_S
 ME = pwd.getpwuid(os.geteuid()).pw_name
 GIB = 1 << 30
 NOBODY = wire.Fence("", 0, "")
-Kind = TypeVar("Kind")
+Message = TypeVar("Message")
 
 
 def order_id(job_id: int, attempt: int, n: int, epoch: int = 1) -> wire.OrderId:
@@ -75,7 +76,7 @@ class Cluster:
         }
         self.config = ClusterConfig(**(given | settings))
 
-    def certificate(self, kind: Any, name: str) -> ssl.SSLContext:
+    def certificate(self, kind: Kind, name: str) -> ssl.SSLContext:
         """What somebody of that kind and name dials with."""
         directory = self.path / f"{kind}-{name}"
         if not directory.exists():
@@ -114,10 +115,34 @@ class Running:
             assert answer.status == status, (answer.status, answered)
             return msgspec.json.decode(answered)
 
+    async def text(self, path: str) -> str:
+        """The text at an address."""
+        async with self.http.get(path) as answer:
+            assert answer.status == 200, await answer.text()
+            return await answer.text()
+
+    async def answer_to(
+        self, user: str, path: str, method: str = "GET", body: Any = None, *, kind: Kind = "user"
+    ) -> tuple[int, str]:
+        """Status and text of what is answered over TLS to another user, or a node, by that one's certificate."""
+        secured = self.cluster.certificate(kind, user)
+        url = f"https://127.0.0.1:{self.service.port}{path}"
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(method, url, ssl=secured, server_hostname="scheduler", json=body) as answer,
+        ):
+            return answer.status, await answer.text()
+
     async def submit(self, **given: Any) -> int:
         """Submit a job; its number."""
         made = {"script": "#!/bin/sh\ntrue\n", "directory": "/tmp"} | given
         return int((await self.post("/v1/jobs", made, 201))["job_id"])
+
+    async def runs(self, **given: Any) -> int:
+        """Submit a job; its number, as soon as it runs."""
+        job_id = await self.submit(**given)
+        await self.job_in(job_id, "running")
+        return job_id
 
     async def job(self, job_id: int) -> JobDoc:
         """A job's document."""
@@ -188,7 +213,7 @@ class Running:
                 agent.close()
 
     @asynccontextmanager
-    async def dial(self, kind: str, name: str) -> AsyncIterator[ClientConnection]:
+    async def dial(self, kind: Kind, name: str) -> AsyncIterator[ClientConnection]:
         """A connection to the agents' link, with the certificate of somebody of that kind and name."""
         async with connect(
             f"wss://127.0.0.1:{self.service.port}/v1/agent",
@@ -312,7 +337,7 @@ class Agent(Player):
         usage = Usage(0.5, 0.25, 0.125, 1, 2, 3, 4, 0.75)
         await self.say(wire.Heartbeat(usage, presence, "tty", limited_cpus, True, paused=paused, guard=guard))
 
-    async def heard(self, kind: type[Kind]) -> Kind:
+    async def heard(self, kind: type[Message]) -> Message:
         """The next message of that kind that was not asked for before; waits for it."""
         async with asyncio.timeout(DEADLINE_S):
             while True:
@@ -323,7 +348,7 @@ class Agent(Player):
                 self._news.clear()
                 await self._news.wait()
 
-    def heard_already(self, kind: type[Kind]) -> list[Kind]:
+    def heard_already(self, kind: type[Message]) -> list[Message]:
         """All messages of that kind until now."""
         return [each for each in self.received if isinstance(each, kind)]
 

@@ -337,10 +337,7 @@ def test_another_feasibility_at_application_would_be_found() -> None:
 
 
 def test_explaining_uses_the_numbers_of_now() -> None:
-    drive = Drive("fcfs", procs=4)
-    drive.submit(1, procs=3, estimate_s=60)
-    drive.submit(2, procs=2, estimate_s=60)
-    drive.decide_and_launch()
+    drive = Drive("fcfs", procs=4).with_jobs(3, 2).planned()
     assert drive.state.explain(2).numbers == {"procs": 2, "free_procs": 1}
     drive.ended(1)
     assert drive.state.explain(2) == Reason(Why.NOT_CHOSEN, {"free_procs": 4})  # the head: behind nobody

@@ -181,9 +181,7 @@ def test_a_policy_without_a_declared_memory_begins_again_and_is_told_so() -> Non
             seen.append(snapshot)
             return super().plan(snapshot)
 
-    drive = Drive(Watching(), procs=2)
-    drive.submit(1, procs=1, estimate_s=60)
-    drive.decide_and_launch()
+    drive = Drive(Watching(), procs=2).with_jobs(1).planned()
     assert drive.state.memory is not None
     saved = on_paper(drive.state.snapshot(), SavedState)
     assert saved.forgotten
@@ -197,10 +195,7 @@ def test_a_policy_without_a_declared_memory_begins_again_and_is_told_so() -> Non
     ("before", "after"), [("easy", "conservative"), ("conservative", "fpfs(2)"), ("fpfs(2)", "easy")]
 )
 def test_another_policy_does_not_take_over_the_memory(before: str, after: str) -> None:
-    drive = Drive(before, procs=4)
-    for job_id in (1, 2, 3):
-        drive.submit(job_id, procs=3, estimate_s=60)
-    drive.decide_and_launch()
+    drive = Drive(before, procs=4).with_jobs(3, 3, 3).planned()
     restored = SchedulerState.restore(policy_named(after), None, on_paper(drive.state.snapshot(), SavedState))
     assert restored.memory is None
     assert restored.happened().disturbed is Why.RESTARTED
@@ -247,9 +242,7 @@ def test_deciding_again_would_be_noticed() -> None:
 
 
 def test_the_decision_of_a_pass_in_full() -> None:
-    drive = Drive("easy", nodes={"n1": (2,)})
-    drive.submit(1, procs=2, estimate_s=60)
-    drive.submit(2, procs=1, estimate_s=60)
+    drive = Drive("easy", nodes={"n1": (2,)}).with_jobs(2, 1)
     drive.decide()
     assert drive.state.decision() == Decision(
         changes=(
@@ -264,15 +257,13 @@ def test_the_decision_of_a_pass_in_full() -> None:
 
 def test_a_boundary_without_a_decision_leaves_what_changed_to_the_next_pass() -> None:
     """The policy had failed there, or the journal ends before the decision."""
-    drive = Drive("fcfs", nodes={"n1": (2,)})
-    drive.submit(1, procs=2, estimate_s=60)
+    drive = Drive("fcfs", nodes={"n1": (2,)}).with_jobs(2)
     assert drive.state.replay(ev.Boundary(), 0, None) == []
     assert drive.decide() == ["start 1 on n1×2 (limit 60 s): FITS, free_procs 2"]
 
 
 def test_a_decision_that_does_not_fit_is_refused_whole() -> None:
-    drive = Drive("fcfs", nodes={"n1": (2,)})
-    drive.submit(1, procs=2, estimate_s=60)
+    drive = Drive("fcfs", nodes={"n1": (2,)}).with_jobs(2)
     before = dump(drive.state)
     nowhere = Allocation(2, (Share("n9", 2),))
     for start, story in (

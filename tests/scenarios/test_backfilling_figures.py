@@ -23,11 +23,7 @@ def test_fig_3_the_profile_protects_who_came_earlier() -> None:
     The first queued job (4 processors) fits when the first two have ended, at 20. The second (3 for 20 s) would fit at
     10, when one has ended, but would delay the first: it gets the next anchor point, 30. The third (1) starts at once.
     """
-    drive = Drive("conservative", procs=6)
-    drive.submit(1, procs=2, estimate_s=10)
-    drive.submit(2, procs=2, estimate_s=20)
-    drive.submit(3, procs=1, estimate_s=30)
-    drive.decide_and_launch()
+    drive = Drive("conservative", procs=6).with_jobs((2, 10), (2, 20), (1, 30)).planned()
     drive.submit(4, procs=4, estimate_s=10)
     drive.submit(5, procs=3, estimate_s=20)
     drive.submit(6, procs=1, estimate_s=10)
@@ -99,9 +95,7 @@ def test_fig_4_backfilling_anew_breaks_a_guarantee_and_compression_does_not(choi
 )
 def test_fig_6_a_job_backfills_in_time_or_on_the_extra_nodes(procs: int, estimate_s: int, decision: list[str]) -> None:
     """Six processors, four of them busy until 100; the head needs five: shadow time 100, one extra node."""
-    drive = Drive("easy", procs=6)
-    drive.submit(1, procs=4, estimate_s=100)
-    drive.submit(2, procs=5, estimate_s=50)
+    drive = Drive("easy", procs=6).with_jobs((4, 100), (5, 50))
     assert drive.decide_and_launch() == ["start 1 on 4 (limit 100 s): FITS, free_procs 6", "tell 2 100 s: RESERVED"]
     drive.submit(3, procs, estimate_s)
     assert drive.decide() == decision
@@ -109,12 +103,7 @@ def test_fig_6_a_job_backfills_in_time_or_on_the_extra_nodes(procs: int, estimat
 
 def test_fig_6_extra_nodes_are_given_away_once() -> None:
     """One extra node, two long jobs of one processor, and two free: only the first of them starts."""
-    drive = Drive("easy", procs=6)
-    drive.submit(1, procs=4, estimate_s=100)
-    drive.submit(2, procs=5, estimate_s=50)
-    drive.submit(3, procs=1, estimate_s=999)
-    drive.submit(4, procs=1, estimate_s=999)
-    drive.submit(5, procs=1, estimate_s=100)
+    drive = Drive("easy", procs=6).with_jobs((4, 100), (5, 50), (1, 999), (1, 999), (1, 100))
     assert drive.decide() == [
         "start 1 on 4 (limit 100 s): FITS, free_procs 6",
         "start 3 on 1 (limit 999 s): BACKFILLED_ON_EXTRA, extra_procs 1",

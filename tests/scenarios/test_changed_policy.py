@@ -41,9 +41,7 @@ def test_equipartition_plans_beside_suspended_job() -> None:
 
     (Found by the simulator of faults, seed 4930: a division by zero set job 4 aside.)
     """
-    drive = Drive(resolve("fjt1+bfm(expired=suspend)"), nodes={"n1": (2,)})
-    drive.submit(1, 1, 10)
-    drive.decide_and_launch()
+    drive = Drive(resolve("fjt1+bfm(expired=suspend)"), nodes={"n1": (2,)}).with_jobs((1, 10)).planned()
     drive.submit(2, 2, 50)
     drive.submit(3, 1, 100)
     drive.decide_and_launch()

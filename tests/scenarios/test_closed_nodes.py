@@ -133,10 +133,7 @@ def test_lost_node_opens_at_no_time() -> None:
 
 @pytest.mark.parametrize("policy", ["easy", "conservative"])
 def test_job_that_stands_still_on_a_closed_node_has_its_rest_to_do_after_it(policy: str) -> None:
-    drive = Drive(policy, nodes={"n1": (2,), "n2": (2,), "n3": (2,)})
-    drive.submit(1, procs=2, estimate_s=60)
-    drive.submit(2, procs=2, estimate_s=100)
-    drive.decide_and_launch()
+    drive = Drive(policy, nodes={"n1": (2,), "n2": (2,), "n3": (2,)}).with_jobs(2, (2, 100)).planned()
     closed(drive.at(20), "n1", 600)
     drive.submit(3, procs=6, estimate_s=60)
     drive.submit(4, procs=4, estimate_s=60)

@@ -43,9 +43,7 @@ def aside(drive: Drive) -> dict[int, tuple[float, int]]:
 
 def three_jobs(policy: FailsFor) -> Drive:
     """Four processors, and jobs 1, 2, 3 of one each."""
-    drive = Drive(policy, procs=4)
-    for job_id in (1, 2, 3):
-        drive.submit(job_id, procs=1, estimate_s=60)
+    drive = Drive(policy, procs=4).with_jobs(1, 1, 1)
     return drive
 
 
@@ -64,9 +62,7 @@ def test_others_start_and_the_job_waits_with_the_error(how: str) -> None:
 
 def test_job_that_is_back_has_its_old_place_in_the_queue() -> None:
     policy = planted(2)
-    drive = Drive(policy, procs=1)
-    for job_id in (1, 2, 3):
-        drive.submit(job_id, procs=1, estimate_s=60)
+    drive = Drive(policy, procs=1).with_jobs(1, 1, 1)
     drive.decide()
     assert drive.queued() == [3]
     cause_gone(policy)
@@ -169,10 +165,7 @@ def test_it_is_tried_once_a_second_at_most() -> None:
 
 def test_job_that_is_back_and_does_not_fit_is_told_so() -> None:
     policy = planted(2)
-    drive = Drive(policy, procs=1)
-    drive.submit(1, procs=1, estimate_s=60)
-    drive.submit(2, procs=1, estimate_s=60)
-    drive.decide_and_launch()
+    drive = Drive(policy, procs=1).with_jobs(1, 1).planned()
     cause_gone(policy)
     drive.at(EARLIEST_S).timer()
     assert drive.decide() == ["tell 2 nothing promised: TRIED_AGAIN"]
@@ -241,10 +234,7 @@ def test_resubmitted_under_another_number_is_set_aside_as_well() -> None:
 
 def test_node_drained_and_resumed_while_set_aside() -> None:
     policy = planted(2)
-    drive = Drive(policy, nodes={"a": (2,), "b": (1,)})
-    for job_id in (1, 2, 3):
-        drive.submit(job_id, procs=1, estimate_s=60)
-    drive.decide_and_launch()
+    drive = Drive(policy, nodes={"a": (2,), "b": (1,)}).with_jobs(1, 1, 1).planned()
     drive.at(2).drain_node("b")
     drive.decide()
     cause_gone(policy)
@@ -262,10 +252,7 @@ def test_head_that_is_set_aside_blocks_nobody(policy: str, then: float) -> None:
     When it is back, EASY reserves for it as the head; conservative keeps what it has promised to job 4 meanwhile.
     """
     bad = planted(policy=policy)
-    drive = Drive(bad, procs=4)
-    drive.submit(1, procs=2, estimate_s=60)
-    drive.submit(2, procs=4, estimate_s=60)
-    drive.decide_and_launch()
+    drive = Drive(bad, procs=4).with_jobs(2, 4).planned()
     assert drive.promise_s(2) == 60
     bad.bad = lambda job: job.id == 2
     drive.at(1).submit(3, procs=2, estimate_s=100)

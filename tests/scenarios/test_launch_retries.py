@@ -14,8 +14,7 @@ LAB = {"n1": (2,), "n2": (2,), "n3": (2,)}
 
 
 def test_it_goes_to_other_nodes_and_says_why() -> None:
-    drive = Drive("easy", nodes=LAB, rules=TWICE)
-    drive.submit(1, procs=2, estimate_s=60)
+    drive = Drive("easy", nodes=LAB, rules=TWICE).with_jobs(2)
     assert drive.decide() == ["start 1 on n1×2 (limit 60 s): FITS, free_procs 6"]
     assert drive.at(5).launch_failed(1, "n1") == []
     assert drive.used()["n1"] == ("up", 0, 0)
@@ -32,9 +31,7 @@ def test_it_goes_to_other_nodes_and_says_why() -> None:
 
 @pytest.mark.parametrize("policy", ["fcfs", "easy", "sjbf", "conservative", "fpfs", "bestfit", "backfill(3)"])
 def test_it_comes_back_to_its_old_place_under_every_policy(policy: str) -> None:
-    drive = Drive(policy, nodes=LAB, rules=TWICE)
-    drive.submit(1, procs=6, estimate_s=60)
-    drive.decide_and_launch()
+    drive = Drive(policy, nodes=LAB, rules=TWICE).with_jobs(6).planned()
     drive.submit(2, procs=2, estimate_s=60)
     drive.submit(3, procs=2, estimate_s=60)
     drive.decide()
@@ -51,8 +48,7 @@ def test_it_comes_back_to_its_old_place_under_every_policy(policy: str) -> None:
 
 def test_passing_failures_do_not_count_and_nodes_are_tried_again() -> None:
     """A name service that was slow on all nodes for half a minute failed a job for good."""
-    drive = Drive("easy", nodes={"n1": (2,), "n2": (2,)}, rules=TWICE)
-    drive.submit(1, procs=2, estimate_s=60)
+    drive = Drive("easy", nodes={"n1": (2,), "n2": (2,)}, rules=TWICE).with_jobs(2)
     for nodes in (["n1"], ["n2"]) * 3:
         assert [line.split(" (")[0] for line in drive.decide()] == [f"start 1 on {nodes[0]}×2"]
         drive.launch_failed(1, *nodes, passing=True)
@@ -65,9 +61,7 @@ def test_passing_failures_do_not_count_and_nodes_are_tried_again() -> None:
 
 
 def test_it_waits_for_the_others_and_explains_that() -> None:
-    drive = Drive("easy", nodes={"n1": (2,), "n2": (2,)}, rules=TWICE)
-    drive.submit(1, procs=1, estimate_s=100)
-    drive.submit(2, procs=2, estimate_s=100)
+    drive = Drive("easy", nodes={"n1": (2,), "n2": (2,)}, rules=TWICE).with_jobs((1, 100), (2, 100))
     assert drive.decide() == [
         "start 1 on n1 (limit 100 s): FITS, free_procs 4",
         "start 2 on n1 n2 (limit 100 s): FITS, free_procs 3",
@@ -94,8 +88,7 @@ def test_a_drained_node_is_no_other_node_to_wait_on_in_vain() -> None:
 
 
 def test_tried_often_enough_it_has_failed() -> None:
-    drive = Drive("easy", nodes=LAB, rules=MachineRules(launch_retries=1))
-    drive.submit(1, procs=1, estimate_s=60)
+    drive = Drive("easy", nodes=LAB, rules=MachineRules(launch_retries=1)).with_jobs(1)
     drive.decide()
     drive.launch_failed(1, "n1")
     drive.decide()
@@ -105,24 +98,21 @@ def test_tried_often_enough_it_has_failed() -> None:
 
 
 def test_without_others_it_has_failed_at_once() -> None:
-    drive = Drive("easy", nodes=LAB, rules=TWICE)
-    drive.submit(1, procs=5, estimate_s=60)
+    drive = Drive("easy", nodes=LAB, rules=TWICE).with_jobs(5)
     drive.decide()
     drive.launch_failed(1, "n3")
     assert 1 not in drive.state.records
 
 
 def test_by_default_nothing_is_tried_again() -> None:
-    drive = Drive("easy", nodes=LAB)
-    drive.submit(1, procs=1, estimate_s=60)
+    drive = Drive("easy", nodes=LAB).with_jobs(1)
     drive.decide()
     drive.launch_failed(1, "n1")
     assert 1 not in drive.state.records
 
 
 def test_what_was_cancelled_meanwhile_is_not_tried_again() -> None:
-    drive = Drive("easy", nodes=LAB, rules=TWICE)
-    drive.submit(1, procs=1, estimate_s=60)
+    drive = Drive("easy", nodes=LAB, rules=TWICE).with_jobs(1)
     drive.decide()
     drive.cancel(1)
     drive.launch_failed(1, "n1")
@@ -152,8 +142,7 @@ def test_a_node_lost_during_the_launch_is_a_lost_node_whoever_says_it_first(told
 
 
 def test_only_what_starts_can_fail_to() -> None:
-    drive = Drive("easy", nodes=LAB, rules=TWICE)
-    drive.submit(1, procs=1, estimate_s=60)
+    drive = Drive("easy", nodes=LAB, rules=TWICE).with_jobs(1)
     with pytest.raises(IllegalTransition):
         drive.launch_failed(1, "n1")
     drive.decide_and_launch()
@@ -162,8 +151,7 @@ def test_only_what_starts_can_fail_to() -> None:
 
 
 def test_it_survives_a_snapshot() -> None:
-    drive = Drive("conservative", nodes=LAB, rules=TWICE)
-    drive.submit(1, procs=2, estimate_s=60)
+    drive = Drive("conservative", nodes=LAB, rules=TWICE).with_jobs(2)
     drive.decide()
     drive.launch_failed(1, "n1")
     drive.decide()

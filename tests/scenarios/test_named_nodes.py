@@ -37,9 +37,7 @@ def test_tasks_fill_one_node_after_the_other() -> None:
 
 
 def test_or_are_spread_one_to_each() -> None:
-    drive = Drive("fcfs", nodes=LAB, rules=MachineRules(place="spread"))
-    drive.submit(1, procs=4, estimate_s=60)
-    drive.submit(2, procs=3, estimate_s=60)
+    drive = Drive("fcfs", nodes=LAB, rules=MachineRules(place="spread")).with_jobs(4, 3)
     assert drive.decide() == [
         "start 1 on n1 n2 n3 n4 (limit 60 s): FITS, free_procs 8",
         "start 2 on n1 n2 n3 (limit 60 s): FITS, free_procs 4",
@@ -47,8 +45,7 @@ def test_or_are_spread_one_to_each() -> None:
 
 
 def test_nodes_stand_in_the_order_of_the_numbers_in_their_names() -> None:
-    drive = Drive("fcfs", nodes={"n10": (1,), "n9": (1,), "a": (1,)})
-    drive.submit(1, procs=3, estimate_s=60)
+    drive = Drive("fcfs", nodes={"n10": (1,), "n9": (1,), "a": (1,)}).with_jobs(3)
     assert drive.decide() == ["start 1 on a n9 n10 (limit 60 s): FITS, free_procs 3"]
 
 
@@ -167,10 +164,7 @@ def test_the_heads_reservation_is_for_the_memory_too() -> None:
 
 def test_a_reservation_gives_way_where_it_finds_other_nodes_at_its_time() -> None:
     """Job 3 needs two of three nodes; at 60 all are free. It is laid on n1 and n2; job 4 may take n1 all the same."""
-    drive = Drive("easy", nodes={"n1": (1,), "n2": (1,), "n3": (1,)})
-    drive.submit(1, procs=1, estimate_s=5)
-    drive.submit(2, procs=2, estimate_s=60)
-    drive.decide_and_launch()
+    drive = Drive("easy", nodes={"n1": (1,), "n2": (1,), "n3": (1,)}).with_jobs((1, 5), 2).planned()
     drive.at(5).ended(1)
     drive.submit(3, procs=2, estimate_s=10)
     drive.submit(4, procs=1, estimate_s=900)
@@ -211,9 +205,7 @@ def test_conservative_reserves_nodes_for_everybody() -> None:
 
 
 def test_a_drained_node_gets_nothing_new_and_its_jobs_go_on() -> None:
-    drive = Drive("fcfs", nodes={"n1": (2,), "n2": (2,)})
-    drive.submit(1, procs=1, estimate_s=60)
-    drive.decide_and_launch()
+    drive = Drive("fcfs", nodes={"n1": (2,), "n2": (2,)}).with_jobs(1).planned()
     assert drive.at(5).drain_node("n1", "new disk") == []
     drive.submit(2, procs=2, estimate_s=60)
     drive.submit(3, procs=1, estimate_s=60)
@@ -232,10 +224,7 @@ def test_a_drained_node_gets_nothing_new_and_its_jobs_go_on() -> None:
 
 def test_a_promise_that_a_drained_node_breaks_is_taken_back_and_made_again() -> None:
     for policy in ("easy", "conservative"):
-        drive = Drive(policy, nodes={"n1": (2,), "n2": (2,)})
-        drive.submit(1, procs=2, estimate_s=60)
-        drive.submit(2, procs=4, estimate_s=60)
-        drive.decide_and_launch()
+        drive = Drive(policy, nodes={"n1": (2,), "n2": (2,)}).with_jobs(2, 4).planned()
         drive.at(5).drain_node("n2")
         (told,) = drive.decide()
         assert told.startswith("tell 2 nothing promised: CAPACITY_CHANGED")
@@ -248,9 +237,7 @@ def test_a_promise_that_a_drained_node_breaks_is_taken_back_and_made_again() -> 
 
 
 def test_a_lost_node_takes_the_gang_with_it_and_frees_nothing_before_the_gang_has_ended() -> None:
-    drive = Drive("fcfs", nodes={"n1": (2,), "n2": (2,)})
-    drive.submit(1, procs=3, estimate_s=60)
-    drive.decide_and_launch()
+    drive = Drive("fcfs", nodes={"n1": (2,), "n2": (2,)}).with_jobs(3).planned()
     drive.submit(2, procs=2, estimate_s=60)
     drive.decide()
     assert drive.at(5).lose_node("n2") == ["kill 1: NODE_LOST, node n2"]
@@ -263,10 +250,7 @@ def test_a_lost_node_takes_the_gang_with_it_and_frees_nothing_before_the_gang_ha
 
 
 def test_a_lost_node_that_is_back_still_has_the_tasks_of_before() -> None:
-    drive = Drive("fcfs", nodes={"n1": (2,)})
-    drive.submit(1, procs=1, estimate_s=60)
-    drive.submit(2, procs=2, estimate_s=60)
-    drive.decide_and_launch()
+    drive = Drive("fcfs", nodes={"n1": (2,)}).with_jobs(1, 2).planned()
     drive.at(5).lose_node("n1")
     assert drive.why(2) == "NODES_AWAY, procs 2, procs_in_service 0, machine_procs 2"
     drive.at(6).node("n1", 2)
@@ -286,9 +270,7 @@ def test_whoever_was_drained_is_still_drained_when_it_is_back() -> None:
 
 
 def test_jobs_that_start_or_are_being_killed_are_lost_as_well_and_may_end_in_any_way() -> None:
-    drive = Drive("fcfs", nodes={"n1": (4,)})
-    for job_id in (1, 2, 3):
-        drive.submit(job_id, procs=1, estimate_s=60)
+    drive = Drive("fcfs", nodes={"n1": (4,)}).with_jobs(1, 1, 1)
     drive.decide()
     drive.launched(1)
     drive.cancel(2)
@@ -317,9 +299,7 @@ def test_a_node_that_comes_back_smaller_keeps_what_it_has_and_gets_no_more() -> 
 
 
 def test_held_processors_get_nothing_new_and_no_job_is_refused_for_them() -> None:
-    drive = Drive("fcfs", nodes={"n1": (2, 8), "n2": (1, 8)})
-    drive.submit(1, procs=1, estimate_s=60)
-    drive.decide_and_launch()
+    drive = Drive("fcfs", nodes={"n1": (2, 8), "n2": (1, 8)}).with_jobs(1).planned()
     held = Node("n1", 2, 8, owned_cpu_permille=500, held_procs=1, held_memory_bytes=6)
     drive.handle(ev.NodeJoined(held))
     drive.submit(2, procs=2, estimate_s=60)

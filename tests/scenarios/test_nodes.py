@@ -10,19 +10,13 @@ from space_scheduler.machine.record import IllegalTransition, UnknownJob
 
 
 def test_nodes_that_join_are_used_at_once() -> None:
-    drive = Drive("fcfs", procs=2)
-    drive.submit(1, procs=2, estimate_s=60)
-    drive.submit(2, procs=2, estimate_s=60)
-    drive.decide_and_launch()
+    drive = Drive("fcfs", procs=2).with_jobs(2, 2).planned()
     drive.at(5).join(2)
     assert drive.decide() == ["start 2 on 2 (limit 60 s): FITS, free_procs 2"]
 
 
 def test_draining_more_than_is_free_takes_processors_as_their_jobs_end() -> None:
-    drive = Drive("fcfs", procs=4)
-    drive.submit(1, procs=3, estimate_s=60)
-    drive.submit(2, procs=1, estimate_s=60)
-    drive.decide_and_launch()
+    drive = Drive("fcfs", procs=4).with_jobs(3, 1).planned()
     drive.submit(3, procs=1, estimate_s=60)
     drive.at(5).drain(3)
     assert drive.state.machine.capacity.free_procs == -3
@@ -47,10 +41,7 @@ def test_draining_more_than_is_free_takes_processors_as_their_jobs_end() -> None
 def test_a_promise_that_drained_nodes_break_is_taken_back_and_made_again(
     policy: str, moved: list[str], back: list[str]
 ) -> None:
-    drive = Drive(policy, procs=4)
-    drive.submit(1, procs=2, estimate_s=60)
-    drive.submit(2, procs=4, estimate_s=60)
-    drive.decide_and_launch()
+    drive = Drive(policy, procs=4).with_jobs(2, 4).planned()
     drive.at(5).drain(1)
     assert drive.decide() == moved
     drive.at(20).join(1)
@@ -58,11 +49,7 @@ def test_a_promise_that_drained_nodes_break_is_taken_back_and_made_again(
 
 
 def test_while_the_head_cannot_be_promised_anything_it_is_in_nobodys_way() -> None:
-    drive = Drive("easy", procs=4)
-    drive.submit(1, procs=2, estimate_s=60)
-    drive.submit(2, procs=4, estimate_s=60)
-    drive.submit(3, procs=1, estimate_s=999)
-    drive.decide_and_launch()
+    drive = Drive("easy", procs=4).with_jobs(2, 4, (1, 999)).planned()
     drive.at(5).drain(1)
     assert drive.decide() == [
         "start 3 on 1 (limit 999 s): FIRST_FIT",
@@ -72,10 +59,7 @@ def test_while_the_head_cannot_be_promised_anything_it_is_in_nobodys_way() -> No
 
 def test_a_lost_node_ends_the_whole_gang_that_had_a_task_there() -> None:
     """One of four processors is lost, and with it job 1, which ran on three: two are free for job 3."""
-    drive = Drive("fcfs", procs=4)
-    drive.submit(1, procs=3, estimate_s=60)
-    drive.submit(2, procs=1, estimate_s=60)
-    drive.decide_and_launch()
+    drive = Drive("fcfs", procs=4).with_jobs(3, 1).planned()
     drive.submit(3, procs=2, estimate_s=60)
     assert drive.at(5).lose(1, 1) == []
     assert 1 not in drive.state.records
@@ -84,9 +68,7 @@ def test_a_lost_node_ends_the_whole_gang_that_had_a_task_there() -> None:
 
 
 def test_a_job_that_was_starting_or_being_killed_is_lost_as_well() -> None:
-    drive = Drive("fcfs", procs=4)
-    drive.submit(1, procs=2, estimate_s=60)
-    drive.submit(2, procs=2, estimate_s=60)
+    drive = Drive("fcfs", procs=4).with_jobs(2, 2)
     drive.decide()
     drive.cancel(2)
     drive.lose(4, 1, 2)
@@ -96,11 +78,7 @@ def test_a_job_that_was_starting_or_being_killed_is_lost_as_well() -> None:
 
 def test_conservative_tells_every_promise_that_a_lost_node_moves_with_the_cause() -> None:
     """Four processors, job 1 on two until 60. Job 2 (two) starts beside it; 3 and 4 follow. Then one idle node goes."""
-    drive = Drive("conservative", procs=4)
-    drive.submit(1, procs=2, estimate_s=60)
-    drive.submit(2, procs=3, estimate_s=60)
-    drive.submit(3, procs=1, estimate_s=60)
-    drive.submit(4, procs=4, estimate_s=10)
+    drive = Drive("conservative", procs=4).with_jobs(2, 3, 1, (4, 10))
     assert drive.decide_and_launch() == [
         "start 1 on 2 (limit 60 s): RESERVATION_DUE, promised 0 s",
         "start 3 on 1 (limit 60 s): RESERVATION_DUE, promised 0 s",
@@ -124,11 +102,7 @@ def test_conservative_tells_every_promise_that_a_lost_node_moves_with_the_cause(
     ],
 )
 def test_a_loss_that_cannot_be_changes_nothing(procs: int, lost: tuple[int, ...], error: type[Exception]) -> None:
-    drive = Drive("conservative", procs=4)
-    drive.submit(1, procs=2, estimate_s=60)
-    drive.submit(2, procs=2, estimate_s=60)
-    drive.submit(3, procs=2, estimate_s=60)
-    drive.decide_and_launch()
+    drive = Drive("conservative", procs=4).with_jobs(2, 2, 2).planned()
     before = dump(drive.state)
     with pytest.raises(error):
         drive.lose(procs, *lost)

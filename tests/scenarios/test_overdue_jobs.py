@@ -47,10 +47,7 @@ def test_promise_that_has_passed_is_explained_by_the_overdue_job() -> None:
 
 
 def test_job_that_would_delay_a_passed_promise_is_given_no_past_time() -> None:
-    drive = Drive("easy", procs=4)
-    drive.submit(1, procs=3, estimate_s=60)
-    drive.submit(2, procs=4, estimate_s=60)
-    drive.decide_and_launch()
+    drive = Drive("easy", procs=4).with_jobs(3, 4).planned()
     drive.submit(3, procs=1, estimate_s=600)
     drive.decide()
     assert drive.state.explain(3).numbers == {"head": 2, "promised_us": 60 * SECOND}
@@ -58,9 +55,7 @@ def test_job_that_would_delay_a_passed_promise_is_given_no_past_time() -> None:
 
 
 def test_job_that_is_launched_or_has_progressed_is_not_overdue() -> None:
-    drive = Drive("easy", procs=4)
-    drive.submit(1, procs=4, estimate_s=60)
-    drive.submit(2, procs=4, estimate_s=60)
+    drive = Drive("easy", procs=4).with_jobs(4, 4)
     drive.decide()
     drive.at(63).say(NAMING)  # its launch takes longer than its estimate
     assert drive.state.records[1].overdue_us == 60 * SECOND
@@ -75,9 +70,7 @@ def test_job_that_is_launched_or_has_progressed_is_not_overdue() -> None:
 
 
 def test_pass_is_due_a_moment_after_the_first_predicted_end() -> None:
-    drive = Drive("easy", procs=4)
-    drive.submit(1, procs=4, estimate_s=60)
-    drive.decide_and_launch()
+    drive = Drive("easy", procs=4).with_jobs(4).planned()
     assert drive.state.overdue_at_us(3 * SECOND) == FOREVER_US  # nothing waits for it
     drive.submit(2, procs=4, estimate_s=60)
     assert drive.state.overdue_at_us(3 * SECOND) == 63 * SECOND

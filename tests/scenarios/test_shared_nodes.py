@@ -62,9 +62,7 @@ def test_an_owner_who_uses_more_leaves_less_than_the_contract() -> None:
 
 
 def test_an_owner_slows_a_job_down_and_gives_back_what_he_took() -> None:
-    drive = Drive("normal", nodes=TWO)
-    drive.submit(1, 2, 60)
-    drive.decide_and_launch()
+    drive = Drive("normal", nodes=TWO).with_jobs(2).planned()
     drive.at(20).owner("a")
     assert drive.decide() == ["pace 1 0.425"]  # half a CPU, for the 85 % of the time that the owner does not compute
     assert drive.state.records[1].end_us == 114_117_648  # 40 s of work at that pace
@@ -227,9 +225,7 @@ def test_a_machine_goes_on_from_paper_at_the_same_paces() -> None:
 
 def test_a_machine_that_kept_no_rates_goes_on_with_them() -> None:
     """The service is started again with a policy that looks at who shares nodes, while jobs run."""
-    drive = Drive("easy", rules=MachineRules(place="spread"), nodes=TWO)
-    drive.submit(1, 2, 60)
-    drive.decide_and_launch()
+    drive = Drive("easy", rules=MachineRules(place="spread"), nodes=TWO).with_jobs(2).planned()
     drive.at(20).submit(2, 4, 30)
     drive.decide()
     rules = MachineRules(sharing=Sharing(Mode.CCS))
@@ -244,9 +240,7 @@ def test_a_machine_that_kept_no_rates_goes_on_with_them() -> None:
 
 
 def test_a_job_that_runs_past_its_estimate_is_predicted_anew() -> None:
-    drive = Drive("3dbf-light", rules=MachineRules(kill_at_limit=False), nodes=TWO)
-    drive.submit(1, 2, 10)
-    drive.decide_and_launch()
+    drive = Drive("3dbf-light", rules=MachineRules(kill_at_limit=False), nodes=TWO).with_jobs((2, 10)).planned()
     drive.submit(2, 4, 10)
     assert drive.decide() == ["tell 2 10 s: RESERVED"]
     assert drive.at(10).decide() == ["tell 2 70 s: OVERRUN"]

@@ -80,8 +80,7 @@ async def test_what_has_ended_cannot_be_cancelled(service: Running) -> None:
 
 async def test_lists_by_user_and_state_in_the_queues_order(service: Running) -> None:
     async with service.agent("n1"):
-        runs = await service.submit(tasks=2)
-        await service.job_in(runs, "running")
+        runs = await service.runs(tasks=2)
         held = await service.submit(hold=True)
         first, second = await service.submit(tasks=2), await service.submit(tasks=1)
         await service.until(lambda: len(service.service.host.view().queue) == 2, "queued")
@@ -106,8 +105,7 @@ async def test_lists_by_user_and_state_in_the_queues_order(service: Running) -> 
 class TestWaiting:
     async def test_the_answer_comes_with_the_end(self, service: Running) -> None:
         async with service.agent("n1") as agent:
-            job_id = await service.submit()
-            await service.job_in(job_id, "running")
+            job_id = await service.runs()
             waiting = asyncio.create_task(service.get(f"/v1/jobs/{job_id}/wait?timeout_s=300"))
             await agent.ends(job_id, wire.Exit(status=0))
             assert (await waiting)["state"] == "completed"
@@ -131,7 +129,7 @@ class TestPolicy:
     async def test_another_one_decides_from_now_on(self, service: Running) -> None:
         async with service.agent("n1") as agent:
             await agent.beat()
-            await service.job_in(await service.submit(tasks=2), "running")
+            await service.runs(tasks=2)
             waits = await service.submit(tasks=2)
             while not (await service.get(f"/v1/jobs/{waits}/explain"))["promised_start"]:  # EASY's, to the head
                 await asyncio.sleep(0.01)
@@ -167,8 +165,7 @@ class TestNodes:
     async def test_drained_and_resumed(self, service: Running) -> None:
         async with service.agent("n1") as agent:
             await agent.beat()
-            job_id = await service.submit()
-            await service.job_in(job_id, "running")
+            job_id = await service.runs()
             shown = await service.post("/v1/nodes/n1/drain", {"reason": "new memory"})
             assert (shown["state"], shown["reason"], shown["jobs"]) == ("draining", "new memory", [job_id])
             waits = await service.submit()

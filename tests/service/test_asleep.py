@@ -123,8 +123,7 @@ async def test_documents_series_and_the_next_start_have_it(cluster: Cluster) -> 
         await service.until(lambda: entry.reason == ASLEEP, "the drain")
         found = await node(service)
         assert (found.state, found.reason) == ("asleep", ASLEEP)
-        async with service.http.get("/metrics") as answer:
-            text = await answer.text()
+        text = await service.text("/metrics")
         assert 'cosched_node_state{node="n1",state="asleep"} 1.0' in text
         assert 'cosched_node_contract_reason{node="n1",reason="asleep"} 1.0' in text
     async with running(cluster) as service:

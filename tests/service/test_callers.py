@@ -38,8 +38,7 @@ async def test_another_user_on_the_socket_sees_the_state_and_changes_nothing_of_
         return int(status), body, json.loads(body)
 
     async with service.agent("n1") as agent:
-        job_id = await service.submit(environment={"SECRET": "hush"}, name="mine")
-        await service.job_in(job_id, "running")
+        job_id = await service.runs(environment={"SECRET": "hush"}, name="mine")
         await agent.ends(job_id, wire.Exit(status=1), b"a secret\n")
         mine = await service.job_in(job_id, "failed")
         assert mine.failure is not None
@@ -64,26 +63,20 @@ async def test_another_user_on_the_socket_sees_the_state_and_changes_nothing_of_
 
 
 class TestOverTls:
-    async def ask(self, service: Running, kind: str, name: str, path: str, method: str = "GET") -> tuple[int, Any]:
-        context = service.cluster.certificate(kind, name)
-        url = f"https://127.0.0.1:{service.service.port}{path}"
-        async with (
-            aiohttp.ClientSession() as session,
-            session.request(method, url, ssl=context, server_hostname="scheduler", json=GOOD) as answer,
-        ):
-            return answer.status, await answer.json()
-
     async def test_a_user_is_who_the_certificate_says(self, service: Running) -> None:
         async with service.agent("n1", answers=False):
-            status, made = await self.ask(service, "user", "ada", "/v1/jobs", "POST")
+            status, text = await service.answer_to("ada", "/v1/jobs", "POST", GOOD)
+            made = json.loads(text)
             assert (status, made["user"]) == (201, "ada")
-            status, problem = await self.ask(service, "user", "bob", f"/v1/jobs/{made['job_id']}/cancel", "POST")
-            assert (status, problem["message"]) == (403, f"job {made['job_id']} is ada's; bob may not cancel it")
+            status, text = await service.answer_to("bob", f"/v1/jobs/{made['job_id']}/cancel", "POST")
+            assert status == 403
+            assert json.loads(text)["message"] == f"job {made['job_id']} is ada's; bob may not cancel it"
 
     async def test_a_node_is_no_user(self, service: Running) -> None:
         for path in ("/v1/jobs", "/healthz", "/metrics", "/v1/openapi.json", "/page/static/main.js"):
-            status, problem = await self.ask(service, "node", "n1", path)
-            assert (status, problem["message"]) == (403, "the API is for users; this is the certificate of node 'n1'")
+            status, text = await service.answer_to("n1", path, kind="node")
+            assert status == 403
+            assert json.loads(text)["message"] == "the API is for users; this is the certificate of node 'n1'"
 
     async def test_nobody_without_a_certificate_of_ours(
         self, service: Running, make_cluster: Callable[..., Cluster]

@@ -127,8 +127,7 @@ async def test_closed_desk_is_shown_as_closed_everywhere(service: Running) -> No
         rows = msgspec.convert(await service.get("/v1/set-aside"), SetAsideList).set_aside
         assert [(each.name, each.by, each.back) for each in rows] == [("n1", "owner", "its owner's hours begin")]
         assert msgspec.convert(await service.get("/v1/nodes"), NodeList).nodes[0].state == "closed"
-        async with service.http.get("/metrics") as answer:
-            found = {each.name: each for each in text_string_to_metric_families(await answer.text())}
+        found = {each.name: each for each in text_string_to_metric_families(await service.text("/metrics"))}
         holds = {
             (name, *each.labels.values())
             for name in ("cosched_node_state", "cosched_node_contract_reason")

@@ -82,7 +82,7 @@ async def test_a_division_may_be_chosen_when_the_job_starts(make_cluster: Callab
 async def test_where_there_is_one_cluster_nothing_is_divided(make_cluster: Callable[..., Cluster]) -> None:
     settings = ComponentSettings(threshold=1)
     async with running(make_cluster(components=settings)) as service, service.agent("n1"), service.agent("n2"):
-        assert (await service.job_in(await service.submit(tasks=4), "running")).shape is None
+        assert (await service.job(await service.runs(tasks=4))).shape is None
 
 
 async def test_a_job_across_the_link_has_the_time_that_the_link_costs_it(
@@ -100,8 +100,7 @@ async def test_a_job_across_the_link_has_the_time_that_the_link_costs_it(
     limits_us = {}
     async with running(cluster) as service, service.agent("n1", cluster="a") as first, service.agent("n3", cluster="b"):
         for name, given in asked.items():
-            job_id = await service.submit(**{"tasks": 2, "components": [1, 1], "time_limit_s": 100, **given})
-            await service.job_in(job_id, "running")
+            job_id = await service.runs(**{"tasks": 2, "components": [1, 1], "time_limit_s": 100, **given})
             prepared = first.heard_already(wire.Prepare)
             limits_us[name] = prepared[-1].limit_us
             await service.post(f"/v1/jobs/{job_id}/cancel")

@@ -12,12 +12,12 @@ Bring = Callable[[Running, Agent], Awaitable[int]]
 
 
 async def queued(service: Running, agent: Agent) -> int:
-    await service.job_in(await service.submit(tasks=2), "running")
+    await service.runs(tasks=2)
     return await service.submit(tasks=2)
 
 
 async def behind(service: Running, agent: Agent) -> int:
-    await service.job_in(await service.submit(tasks=1), "running")
+    await service.runs(tasks=1)
     await service.submit(tasks=2, time_limit_s=60)
     waits = await service.submit(tasks=1, time_limit_s=86_000)
     await service.until(lambda: len(service.service.host.view().queue) == 2, "queued")
@@ -38,16 +38,14 @@ async def running_(service: Running, agent: Agent) -> int:
 
 
 async def ending(service: Running, agent: Agent) -> int:
-    job_id = await service.submit()
-    await service.job_in(job_id, "running")
+    job_id = await service.runs()
     agent.answers = False
     await service.post(f"/v1/jobs/{job_id}/cancel")
     return job_id
 
 
 async def ended(service: Running, agent: Agent, how: wire.Exit) -> int:
-    job_id = await service.submit()
-    await service.job_in(job_id, "running")
+    job_id = await service.runs()
     await agent.ends(job_id, how, b"the last line\n")
     return job_id
 
@@ -81,8 +79,7 @@ async def launch_failed(service: Running, agent: Agent) -> int:
 
 
 async def node_lost(service: Running, agent: Agent) -> int:
-    job_id = await service.submit()
-    await service.job_in(job_id, "running")
+    job_id = await service.runs()
     await agent.connection.close()
     await service.passes(61)
     return job_id

@@ -31,16 +31,10 @@ BY_DESK = {
 }
 
 
-async def exposed(service: Running) -> str:
-    async with service.http.get("/metrics") as answer:
-        assert answer.status == 200
-        return await answer.text()
-
-
 async def fresh(service: Running) -> str:
     """What is exported now, and not half a second ago."""
     service.service.metrics._made.clear()
-    return await exposed(service)
+    return await service.text("/metrics")
 
 
 def families(text: str) -> dict[str, tuple[str, str, set[frozenset[tuple[str, str]]]]]:
@@ -60,7 +54,7 @@ async def test_what_is_exported_is_what_is_listed(service: Running) -> None:
         await agent.say(wire.DeskReported(REPORT))
         await agent.say(BEAT)
         await service.beaten("n1", Presence.PRESENT)
-        found = families(await exposed(service))
+        found = families(await service.text("/metrics"))
     assert set(found) == set(listed)
     for name, (kind, documentation, labels) in found.items():
         each = listed[name]
@@ -72,7 +66,7 @@ async def test_what_is_exported_is_what_is_listed(service: Running) -> None:
 
 async def test_every_fixed_value_has_its_series_from_the_start(service: Running) -> None:
     """Before anything has happened: a panel or an alert needs no ``or vector(0)``."""
-    found = families(await exposed(service))
+    found = families(await service.text("/metrics"))
     nodes = ("n1", "n2", "n3")
     for each in series.ALL:
         fixed = [label for label in each.labels if label.values or label.name == "node"]
@@ -98,7 +92,7 @@ async def test_scrape_names_no_user_at_a_desk(service: Running, presence: Presen
     async with service.agent("n1") as agent:
         await agent.say(wire.Heartbeat(Usage(), presence, presence_source="input: tty1 of ada"))
         await service.beaten("n1", presence)
-        text = await exposed(service)
+        text = await service.text("/metrics")
     assert 'cosched_node_available{availability="limited",node="n1"} 1.0' in text
     for word in ("present", "away", "ada", "tty1", "input"):
         assert f'"{word}' not in text
@@ -109,7 +103,7 @@ async def test_what_an_owner_feels_and_which_contract_is_in_force(service: Runni
         await agent.say(wire.DeskReported(REPORT))
         await agent.say(BEAT)
         await service.beaten("n1", Presence.PRESENT)
-        text = await exposed(service)
+        text = await service.text("/metrics")
     for line in (
         'contract_reason{node="n1",reason="armed"} 1.0',
         'contract_reason{node="n1",reason="paused"} 0.0',
@@ -134,7 +128,7 @@ async def test_counts_by_cluster_alone_name_no_desk(make_cluster: Callable[..., 
         await agent.say(wire.DeskReported(REPORT))
         await agent.say(BEAT)
         await service.beaten("n1", Presence.PRESENT)
-        text = await exposed(service)
+        text = await service.text("/metrics")
     assert not any(f"\n{each.name}" in text for each in BY_DESK)
     assert 'cosched_cluster_available{availability="limited",lab="test"} 1.0' in text
     assert 'cosched_cluster_available{availability="not_available",lab="test"} 2.0' in text
@@ -143,7 +137,7 @@ async def test_counts_by_cluster_alone_name_no_desk(make_cluster: Callable[..., 
 
 async def test_what_strangers_ask_for_makes_no_series(service: Running) -> None:
     """Addresses, methods and statuses are bounded: whoever may ask could make as many series as they like."""
-    await exposed(service)
+    await service.text("/metrics")
     before = {name: len(labels) for name, (_, _, labels) in families(await fresh(service)).items()}
     for number in range(40):
         for method in ("GET", "POST", f"M{number}"):

@@ -54,8 +54,7 @@ async def test_a_full_disk_under_the_journal(make_cluster: Callable[..., Cluster
     state = Path(cluster.config.state)
     with small_disk(state, "4m"):
         async with running(cluster) as service, service.agent("n1") as agent:
-            job_id = await service.submit()
-            await service.job_in(job_id, "running")
+            job_id = await service.runs()
             filler = fill(state)
             await submit_until_refused(service)
             assert (await service.get("/healthz", 503))["message"].startswith("no jobs are accepted: journal ")

@@ -58,8 +58,7 @@ async def test_a_lost_node_ends_its_jobs_and_its_neighbours_part(make_cluster: C
     cluster = make_cluster(lease="5s")
     async with running(cluster, still=True) as service, AsyncExitStack() as stack:
         first, _ = await up(stack, service, "n1", "n2")
-        job_id = await service.submit(tasks=4)
-        await service.job_in(job_id, "running")
+        job_id = await service.runs(tasks=4)
         await service.passes(6, first)  # n2 says nothing any more
         done = await service.job_in(job_id, "node lost")
         assert done.failure is not None
@@ -99,8 +98,7 @@ class TestRestart:
 
     async def test_a_running_job_is_adopted(self, cluster: Cluster) -> None:
         async with running(cluster) as service, service.agent("n1"):
-            job_id = await service.submit()
-            await service.job_in(job_id, "running")
+            job_id = await service.runs()
             waiting = await service.submit(tasks=2)
         async with running(cluster) as service:
             assert (await service.job(job_id)).state == "running"
@@ -155,8 +153,7 @@ async def test_what_a_submission_leaves_open_is_the_clusters(make_cluster: Calla
 async def test_output_that_was_kept_long_enough_is_discarded_once(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(keep_output="100ms")
     async with running(cluster) as service, service.agent("n1") as agent:
-        job_id = await service.submit()
-        await service.job_in(job_id, "running")
+        job_id = await service.runs()
         host, parts = service.service.host, service.service
         discarder = Discarder(cluster.config, host, parts.shell, parts.link, parts.log)
         assert await discarder.look() == 0, "it runs"
@@ -173,8 +170,7 @@ async def test_output_on_a_node_that_is_away_is_discarded_later(make_cluster: Ca
     cluster = make_cluster(keep_output="100ms")
     async with running(cluster) as service:
         async with service.agent("n1") as agent:
-            job_id = await service.submit()
-            await service.job_in(job_id, "running")
+            job_id = await service.runs()
             await agent.ends(job_id, wire.Exit(status=0))
             await service.job_in(job_id, "completed")
         await service.until(lambda: not service.service.book.entry("n1").connected, "away")

@@ -2,13 +2,14 @@
 
 import asyncio
 import functools
+import json
 import os
 import pwd
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
-import aiohttp
 import pytest
 from kit.page import entered, events
 from kit.service import ME, Cluster, Running, running
@@ -150,7 +151,7 @@ async def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 async def others_are_answered(
-    service: Running, waiting: "asyncio.Task[int]", asked: threading.Event, go: threading.Event
+    service: Running, waiting: "asyncio.Task[Any]", asked: threading.Event, go: threading.Event
 ) -> None:
     """While one waits for what was asked; then it may go on."""
     try:
@@ -172,33 +173,19 @@ async def test_while_a_directory_is_silent_others_are_answered(
         assert go.wait(BOUND_S)
         return True
 
-    async def status(service: Running) -> int:
-        context = service.cluster.certificate("user", "bob")
-        url = f"https://127.0.0.1:{service.service.port}/v1/certificates"
-        async with (
-            aiohttp.ClientSession() as session,
-            session.get(url, ssl=context, server_hostname="scheduler") as answer,
-        ):
-            return answer.status
-
     async with running(make_cluster(operators=[ME, "@admins"])) as service:
         monkeypatch.setattr(operators, "_is_member", member)
-        waiting = asyncio.create_task(status(service))
+        waiting = asyncio.create_task(service.answer_to("bob", "/v1/certificates"))
         await others_are_answered(service, waiting, asked, go)
-        assert await waiting == 200
+        assert (await waiting)[0] == 200
 
 
 async def submitted_as(service: Running, user: str) -> int:
     """The number of a held job that this user submitted with a certificate."""
-    context = service.cluster.certificate("user", user)
     given = {"script": "#!/bin/sh\ntrue\n", "directory": "/tmp", "hold": True}
-    url = f"https://127.0.0.1:{service.service.port}/v1/jobs"
-    async with (
-        aiohttp.ClientSession() as session,
-        session.post(url, json=given, ssl=context, server_hostname="scheduler") as answer,
-    ):
-        assert answer.status == 201
-        return int((await answer.json())["job_id"])
+    status, text = await service.answer_to(user, "/v1/jobs", "POST", given)
+    assert status == 201
+    return int(json.loads(text)["job_id"])
 
 
 async def test_a_remote_submission_waits_for_its_users_uid_and_others_do_not(

@@ -26,13 +26,11 @@ async def test_what_is_measured(service: Running) -> None:
         await agent.beat()
         await service.beaten("n1")
         await agent.connection.send(b"\xff")
-        first = await service.submit()
-        await service.job_in(first, "running")
+        first = await service.runs()
         await agent.ends(first, wire.Exit(status=0))
         await service.job_in(first, "completed")
         await service.submit(hold=True)
-        second = await service.submit(tasks=2)
-        await service.job_in(second, "running")
+        await service.runs(tasks=2)
         found = await samples(service)
 
     def value(name: str, **labels: str) -> float:

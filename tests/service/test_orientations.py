@@ -14,8 +14,7 @@ COMPUTES = Effort(ran_us=3_000_000)
 
 async def ran(service: Running, agent: object, effort: Effort, script: str, **given: object) -> int:
     """A job of that script that has ended, with what the node saw of it."""
-    job_id = await service.submit(script=script, **given)
-    await service.job_in(job_id, "running")
+    job_id = await service.runs(script=script, **given)
     sign = wire.JobSigns(job_id, 1, "polls", 0, (), effort)
     await agent.say(wire.Heartbeat(Usage(), Presence.UNKNOWN, "tty", 1.5, True, jobs=(sign,)))  # type: ignore[attr-defined]
     await agent.ends(job_id, wire.Exit(status=0))  # type: ignore[attr-defined]

@@ -13,8 +13,7 @@ from cosched.wire import messages as wire
 class TestOutput:
     async def test_in_pieces(self, service: Running) -> None:
         async with service.agent("n1") as agent:
-            job_id = await service.submit()
-            await service.job_in(job_id, "running")
+            job_id = await service.runs()
             agent.spool["stdout"] = b"0123456789"
             async with service.http.get(f"/v1/jobs/{job_id}/output?offset=2&max_bytes=3") as answer:
                 assert await answer.read() == b"234"
@@ -26,8 +25,7 @@ class TestOutput:
 
     async def test_all_there_is_in_many_pieces(self, service: Running) -> None:
         async with service.agent("n1") as agent:
-            job_id = await service.submit()
-            await service.job_in(job_id, "running")
+            job_id = await service.runs()
             agent.spool["stderr"] = os.urandom(3 * wire.MAX_CHUNK_BYTES + 17)
             async with service.http.get(f"/v1/jobs/{job_id}/output?stream=stderr") as answer:
                 assert await answer.read() == agent.spool["stderr"]
@@ -35,8 +33,7 @@ class TestOutput:
 
     async def test_followed_to_the_end(self, service: Running) -> None:
         async with service.agent("n1") as agent:
-            job_id = await service.submit()
-            await service.job_in(job_id, "running")
+            job_id = await service.runs()
             agent.spool["stdout"] = b"one\n"
             async with service.http.get(f"/v1/jobs/{job_id}/output?follow=1") as answer:
                 assert await answer.content.readline() == b"one\n"
@@ -69,16 +66,14 @@ class TestOutput:
 
     async def test_that_is_away(self, service: Running) -> None:
         async with service.agent("n1"):
-            job_id = await service.submit()
-            await service.job_in(job_id, "running")
+            job_id = await service.runs()
         await service.logged("agent disconnected", "n1")
         problem = await service.get(f"/v1/jobs/{job_id}/output", 503)
         assert "is on n1, which does not answer now" in problem["message"]
 
     async def test_that_breaks_off_says_so(self, service: Running) -> None:
         async with service.agent("n1") as agent:
-            job_id = await service.submit()
-            await service.job_in(job_id, "running")
+            job_id = await service.runs()
             agent.spool["stdout"] = b"x" * (2 * wire.MAX_CHUNK_BYTES)
             agent.answers = False
             reading = asyncio.create_task(_read(service, job_id))
@@ -92,8 +87,7 @@ class TestOutput:
 
     async def test_that_went_to_a_file(self, service: Running) -> None:
         async with service.agent("n1") as agent:
-            job_id = await service.submit(output="logs/../out.txt", directory="/tmp/")
-            await service.job_in(job_id, "running")
+            job_id = await service.runs(output="logs/../out.txt", directory="/tmp/")
             assert agent.heard_already(wire.Run)[0].output == "/tmp/out.txt"
             problem = await service.get(f"/v1/jobs/{job_id}/output", 409)
             assert problem["message"] == f"job {job_id}: its stdout goes to /tmp/out.txt on n1; read it there"

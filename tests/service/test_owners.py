@@ -64,8 +64,7 @@ async def test_where_the_policy_looks_at_owners_it_is_told_of_them(make_cluster:
     async with running(cluster) as service:
         async with service.agent("n1", owner=contract) as agent:
             await present(service, agent, Presence.PRESENT, owned=True)
-            job_id = await service.submit(kind="cpu", tasks=2)
-            await service.job_in(job_id, "running")
+            job_id = await service.runs(kind="cpu", tasks=2)
             core = service.service.host._core.state
             # two tasks on one of two CPUs, which the contract leaves; what an owner costs a task; and he computes on a
             # quarter of one CPU, an eighth of what there is

@@ -77,8 +77,7 @@ async def test_what_is_submitted_runs_and_ends_is_told_at_once(service: Running)
 async def test_the_queue_its_promises_and_what_is_held(service: Running) -> None:
     visit = await entered(service)
     async with service.agent("n1"), events(service, visit) as stream:
-        running_id = await service.submit(tasks=2, time_limit_s=100)
-        await service.job_in(running_id, "running")
+        running_id = await service.runs(tasks=2, time_limit_s=100)
         first, held = await service.submit(tasks=2), await service.submit(hold=True)
         seen: dict[int, Any] = {}
 

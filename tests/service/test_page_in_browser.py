@@ -62,8 +62,7 @@ async def filled(cluster: Cluster) -> AsyncIterator[tuple[Running, dict[str, Age
         node = (await service.job_in(failed, "running")).nodes[0].name
         await agents[node].ends(failed, wire.Exit(status=3), b"Traceback\nboom\n")
         await service.job_in(failed, "failed")
-        runs = await service.submit(tasks=4, name=HOSTILE, time_limit_s=600)
-        await service.job_in(runs, "running")
+        runs = await service.runs(tasks=4, name=HOSTILE, time_limit_s=600)
         script = Submission(script="#!/bin/sh\n", directory="/tmp", name="theirs")
         theirs = await service.service.host.submit(Job(0, 4, 300_000_000, 0), script, "ada")
         await service.job_in(theirs, "running")

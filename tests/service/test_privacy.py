@@ -6,11 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import aiohttp
 import msgspec
 from kit.service import DEADLINE_S, ME, Cluster, Running, running
 
-from cosched.identity.names import Kind
 from cosched.model.contract import SocialContract
 from cosched.model.desk import ContractReason, DeskReport
 from cosched.model.node import Presence, Usage
@@ -25,20 +23,9 @@ BEAT = wire.Heartbeat(
 PRIVATE = ("present", "away", "ada", "input", "terminals", "pressure")
 
 
-async def answered(service: Running, kind: Kind, name: str, path: str) -> tuple[int, str]:
-    """Status and text of what is told over TLS to whom that certificate names."""
-    secured = service.cluster.certificate(kind, name)
-    url = f"https://127.0.0.1:{service.service.port}{path}"
-    async with (
-        aiohttp.ClientSession() as session,
-        session.get(url, ssl=secured, server_hostname="scheduler") as answer,
-    ):
-        return answer.status, await answer.text()
-
-
 async def asked(service: Running, user: str, path: str) -> Any:
     """What a user without any office is told."""
-    status, text = await answered(service, "user", user, path)
+    status, text = await service.answer_to(user, path)
     assert status == 200, text
     return json.loads(text)
 
@@ -78,20 +65,18 @@ async def test_what_owners_use_of_nodes_is_measured_for_operators_alone(service:
         await agent.say(BEAT)
         await service.beaten("n1", Presence.PRESENT)
         sides = []
-        async with service.http.get("/metrics") as answer:
-            sides.append(set(re.findall('side="([a-z]+)"', await answer.text())))
-        status, text = await answered(service, "user", "bob", "/metrics")
+        sides.append(set(re.findall('side="([a-z]+)"', await service.text("/metrics"))))
+        status, text = await service.answer_to("bob", "/metrics")
         assert (status, "cosched_node_owner_wakeup_seconds" in text) == (200, True)
         sides.append(set(re.findall('side="([a-z]+)"', text)))
         assert sides == [{"parallel", "local", "system"}, {"parallel"}]
-        status, text = await answered(service, "node", "n1", "/metrics")
+        status, text = await service.answer_to("n1", "/metrics", kind="node")
         assert (status, "certificate of node 'n1'" in text) == (403, True)
 
 
 async def test_a_pause_is_told_without_whose_word_it_is(service: Running) -> None:
     async with service.agent("n1") as agent:
-        job_id = await service.submit()
-        await service.job_in(job_id, "running")
+        job_id = await service.runs()
         await agent.beat(paused="ada has paused parallel work at this desk")
         await service.until(lambda: service.service.book.entry("n1").drained, "the drain")
         for path in ("/v1/nodes", f"/v1/jobs/{job_id}", f"/v1/jobs/{job_id}/explain"):
@@ -104,8 +89,7 @@ async def test_a_pause_is_told_without_whose_word_it_is(service: Running) -> Non
 
 async def test_own_running_job_is_told_its_nodes_limit_and_others_that_it_is_slowed(service: Running) -> None:
     async with service.agent("n1") as agent:
-        job_id = await service.submit(tasks=2)
-        await service.job_in(job_id, "running")
+        job_id = await service.runs(tasks=2)
         assert (await service.job(job_id)).slowed is False
         await agent.say(REPORTED)
         await agent.say(BEAT)
@@ -151,7 +135,7 @@ async def test_what_a_node_is_for_a_waiting_job_says_nothing_of_who_is_there(
     async with running(made) as service, service.agent("n1", owner=contract) as agent:
         await agent.say(msgspec.structs.replace(BEAT, presence=Presence.AWAY))
         await service.beaten("n1")
-        await service.job_in(await service.submit(tasks=1), "running")
+        await service.runs(tasks=1)
         path = f"/v1/jobs/{await service.submit(tasks=8, time_limit_s=60)}/explain"
         before, own_before = await asked(service, "bob", path), await service.get(path)
         assert before["nodes"] == own_before["nodes"]
@@ -167,8 +151,7 @@ async def test_what_a_node_is_for_a_waiting_job_says_nothing_of_who_is_there(
 async def test_how_a_job_ended_is_told_to_its_user_and_operators(service: Running) -> None:
     """To others its state alone: neither who ended it nor what it wrote last, by none of the ways to ask."""
     async with service.agent("n1") as agent:
-        failed = await service.submit()
-        await service.job_in(failed, "running")
+        failed = await service.runs()
         await agent.ends(failed, wire.Exit(status=3), b"the last line\n")
         await service.job_in(failed, "failed")
         cancelled = await service.submit(hold=True)

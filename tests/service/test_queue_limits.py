@@ -53,7 +53,7 @@ async def test_nor_of_one_user_also_after_a_restart(make_cluster: Callable[..., 
 async def test_what_runs_does_not_count(make_cluster: Callable[..., Cluster]) -> None:
     async with running(make_cluster(max_queued_per_user=2)) as service, service.agent("n1", procs=2):
         for _ in range(2):
-            await service.job_in(await service.submit(), "running")
+            await service.runs()
         assert await rush(service, 3) == [201, 201, 429]
 
 

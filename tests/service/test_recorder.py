@@ -33,8 +33,7 @@ async def night(tmp_path: Path) -> Path:
     try:
         async with running(cluster, record=path) as service, AsyncExitStack() as stack:
             first, second = [await stack.enter_async_context(service.agent(name)) for name in ("n1", "n2")]
-            wide = await service.submit(tasks=3, time_limit_s=100)
-            await service.job_in(wide, "running")
+            wide = await service.runs(tasks=3, time_limit_s=100)
             for seconds in range(5):
                 sign = wire.JobSigns(wide, 1, "polls", 0, ("tcp",), ran_us=seconds * US_PER_S, queued_us=0)
                 for agent in (first, second):

@@ -118,9 +118,8 @@ async def live_run(
     return count
 
 
-@pytest.mark.parametrize("policy", ["easy", "conservative", "fpfs"])
-async def test_a_live_run_replays_over_a_restart(tmp_path: Path, policy: str) -> None:
-    path = tmp_path / "journal.db"
+async def test_a_live_run_replays_over_a_restart(tmp_path: Path) -> None:
+    path, policy = tmp_path / "journal.db", "conservative"
     count = sum([await live_run(path, policy, seed) for seed in (1, 2)])
     found = replay(path)
     assert found.agrees, str(found.difference)
@@ -131,9 +130,8 @@ async def test_a_live_run_replays_over_a_restart(tmp_path: Path, policy: str) ->
     assert found.policies == (policy,)
 
 
-@pytest.mark.parametrize("policy", ["3dbf-light", "2dbf", "normal"])
-async def test_a_live_run_on_shared_nodes_replays_over_a_restart(tmp_path: Path, policy: str) -> None:
-    path = tmp_path / "journal.db"
+async def test_a_live_run_on_shared_nodes_replays_over_a_restart(tmp_path: Path) -> None:
+    path, policy = tmp_path / "journal.db", "3dbf-light"
     rules = MachineRules(sharing=Sharing(Mode.CCS, {"comm": {"comm": 300, "cpu": 100}}))
     shared = (8, 8 << 30, 2, 500)
     count = sum([await live_run(path, policy, seed, node=shared, rules=rules) for seed in (1, 2)])

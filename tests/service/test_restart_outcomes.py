@@ -17,8 +17,7 @@ async def restart_document(service: Running) -> dict[str, Any]:
 
 async def test_a_restart_that_finds_everything_as_it_was_says_so(cluster: Cluster) -> None:
     async with running(cluster) as service, service.agent("n1"):
-        job_id = await service.submit()
-        await service.job_in(job_id, "running")
+        job_id = await service.runs()
     async with running(cluster) as service:
         assert await restart_document(service) == {"jobs": 1, "awaited": ["n1"], "differed": []}
         async with service.agent("n1", groups=(wire.GroupReport(job_id, 1, "running", 2),)):
@@ -65,8 +64,7 @@ async def test_a_requeued_jobs_next_attempt_is_adopted_as_what_it_is(
     cluster = make_cluster(lease="5s")
     async with running(cluster, still=True) as service, AsyncExitStack() as stack:
         async with service.agent("n1"):
-            job_id = await service.submit(requeue=True)
-            await service.job_in(job_id, "running")
+            job_id = await service.runs(requeue=True)
         await service.passes(6)
         await service.job_in(job_id, "queued")
         agent = await stack.enter_async_context(service.agent("n1"))

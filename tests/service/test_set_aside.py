@@ -23,8 +23,7 @@ async def test_a_refused_launch_goes_to_another_node_and_tells_its_story(service
     async with AsyncExitStack() as stack:
         first, second = await up(stack, service, "n1", "n2")
         first.refuses[wire.Prepare] = "directory"
-        job_id = await service.submit(tasks=2)
-        await service.job_in(job_id, "running")
+        job_id = await service.runs(tasks=2)
         await second.say(wire.ProgramEnded(job_id, 2, wire.Exit(status=0)))
         done = await service.job_in(job_id, "completed")
         assert [step.state for step in done.history] == [
@@ -61,13 +60,8 @@ async def test_a_node_where_launches_fail_is_set_aside_and_taken_back(make_clust
             "set aside: 3 launches in a row have failed there, the last: no answer within 10 s from n1",
         )
         await service.logged("node set aside", "n1")
-        assert 'cosched_nodes_set_aside_total{cause="launches"} 1.0' in await metrics(service)
+        assert 'cosched_nodes_set_aside_total{cause="launches"} 1.0' in await service.text("/metrics")
         first.hung = ()
         assert (await service.post("/v1/nodes/n1/resume"))["state"] == "up"
-        await service.job_in(await service.submit(), "running")
+        await service.runs()
         assert first.heard_already(wire.Run)
-
-
-async def metrics(service: Running) -> str:
-    async with service.http.get("/metrics") as answer:
-        return await answer.text()

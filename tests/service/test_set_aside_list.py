@@ -163,8 +163,7 @@ async def listed(service: Running) -> list[SetAsideDoc]:
 async def test_service_lists_a_held_job_and_a_drained_node_as_before_its_restart(cluster: Cluster) -> None:
     async with running(cluster) as service, service.agent("n1"):
         assert await listed(service) == []
-        job_id = await service.submit()
-        await service.job_in(job_id, "running")
+        await service.runs()
         held = await service.submit(tasks=2)
         await service.post(f"/v1/jobs/{held}/hold")
         await service.post("/v1/nodes/n1/drain", {"reason": "new disk"})

@@ -315,8 +315,7 @@ async def test_a_desk_that_slept_is_woken_for_a_job_and_runs_it(cluster: Cluster
         await service.passes(31)
         await service.logged("node is called from its sleep", "n1")
         assert calls.recv(1000) == magic_packet(MAC)
-        async with service.http.get("/metrics") as answer:
-            assert 'cosched_node_wake_calls_total{node="n1"} 1.0' in await answer.text()
+        assert 'cosched_node_wake_calls_total{node="n1"} 1.0' in await service.text("/metrics")
         async with service.agent("n1") as agent:
             await agent.say(wire.DeskReported(DeskReport(ContractReason.RELAXED)))
             await agent.beat()

@@ -37,8 +37,7 @@ def ended(client: socket.socket) -> bool:
 async def test_who_follows_output_and_does_not_read_is_cut_off(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(slow_reader="400ms")
     async with running(cluster) as service, service.agent("n1") as agent:
-        job_id = await service.submit()
-        await service.job_in(job_id, "running")
+        job_id = await service.runs()
         agent.spool["stdout"] = b"x" * 64 * MIB
         readers = service.service.readers
         readers._now_s = count(0.0, 0.05).__next__  # a stall of the machine is one look, however long
@@ -56,8 +55,7 @@ async def test_who_follows_output_and_does_not_read_is_cut_off(make_cluster: Cal
         assert asked
         assert of_slow <= 8, "no more is fetched than the reader takes"
         await service.logged("reader is too slow")
-        async with service.http.get("/metrics") as answer:
-            assert "cosched_slow_readers_total 1.0" in await answer.text()
+        assert "cosched_slow_readers_total 1.0" in await service.text("/metrics")
         slow.close()
 
 
@@ -76,8 +74,7 @@ async def test_who_asks_for_a_list_and_does_not_read_is_cut_off(make_cluster: Ca
 async def test_a_slow_one_that_reads_is_left_alone(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(slow_reader="2s")
     async with running(cluster) as service, service.agent("n1") as agent:
-        job_id = await service.submit()
-        await service.job_in(job_id, "running")
+        job_id = await service.runs()
         agent.spool["stdout"] = b"x" * 64 * MIB
         idle = asks(cluster, f"/v1/jobs/{job_id}/output")
         client = asks(cluster, f"/v1/jobs/{job_id}/output")

@@ -104,8 +104,7 @@ async def test_a_job_that_shares_its_node_is_ended_when_it_has_done_the_work_of_
     try:
         async with running(cluster) as service, service.agent("n1") as agent:
             clock = Moved(service)
-            job_id = await service.submit(time_limit_s=100)
-            await service.job_in(job_id, "running")
+            job_id = await service.runs(time_limit_s=100)
             seconds = 0
             await says(service, agent, job_id, 0, 0)
             while seconds < 195:  # half as fast as alone: its limit is not reached after all this time
@@ -131,8 +130,7 @@ async def test_an_end_that_moves_is_journalled_and_heartbeats_as_such_are_not_an
     try:
         async with running(cluster) as service, service.agent("n1") as agent:
             clock = Moved(service)
-            job_id = await service.submit(time_limit_s=1000)
-            await service.job_in(job_id, "running")
+            job_id = await service.runs(time_limit_s=1000)
             for second in range(0, 101, 2):
                 clock.forward_s = second
                 await says(service, agent, job_id, second * US_PER_S // 2, second * US_PER_S // 2)

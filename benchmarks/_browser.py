@@ -1,7 +1,6 @@
 """A real Chromium without a screen, spoken to by its DevTools protocol: what it shows, asks for and complains of."""
 
 import asyncio
-import base64
 import json
 import os
 import shutil
@@ -93,11 +92,6 @@ class Tab:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         await self.call("Emulation.setEmulatedMedia", features=[scheme])
-
-    async def shot(self, path: Path, *, whole: bool = True) -> None:
-        """A picture of the page as PNG: all of it, or what the window shows."""
-        found = await self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(found["data"]))
 
     async def _read(self) -> None:
         async for frame in self._connection:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.reshape import KEY, OneJob
 from cosched import adaptive
 from kit.c_programs import SOURCES
 from kit.mpi import WHEEL, job_here
@@ -23,9 +24,7 @@ from kit.waiting import BOUND_S, wait_for
 from node_agent.service.complaints import Complaints
 from node_agent.service.entrance import Entrance
 from node_agent.service.job_channel import JobChannel
-from node_agent.service.job_lookup import JobLookup
 
-KEY = (1, 1)
 _TESTS = Path(__file__).parents[1] / "adaptive"
 _C_FLAGS = ("-std=c99", "-D_POSIX_C_SOURCE=200809L", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
 _MPIS = {
@@ -54,19 +53,6 @@ done
 [ -n "${COSCHED_JOB_SOCKET-yes}" ] && [ "$OMPI_COMM_WORLD_RANK" != "$WITHOUT" ] || exec "$@"
 COSCHED_JOB_SOCKET=$SOCKETS/n$node COSCHED_NODE=n$node exec "$@"
 """
-
-
-class TheJob(JobLookup):
-    """A lookup to which every process is part of one job."""
-
-    def __init__(self) -> None:
-        pass  # it asks nothing
-
-    def by_cgroup(self, pid: int) -> tuple[int, int] | None:
-        return KEY
-
-    async def attempt_of(self, pid: int) -> tuple[int, int] | None:
-        return KEY
 
 
 class Agents:
@@ -101,7 +87,7 @@ class Agents:
 
         def make() -> None:
             self.channels[name] = JobChannel(
-                name, TheJob(), lambda _: os.getuid(), self.complaints,
+                name, OneJob(), lambda _: os.getuid(), self.complaints,
                 lambda _, number: self._hear(name, number),
                 lambda _, more: self.asked.append((name, more)),
             )  # fmt: skip

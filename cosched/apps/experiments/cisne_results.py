@@ -11,7 +11,7 @@ from cosched.apps.experiments.cisne_trial import COSCHEDULING as COSCHEDULING_LA
 from cosched.apps.experiments.cisne_trial import RealJob, Trial
 from cosched.apps.experiments.trials import Hows
 from cosched.apps.replicate import claims as judging
-from cosched.apps.replicate.cisne import claims, figures, setup, tables
+from cosched.apps.replicate.cisne import claims, figures, setup
 from cosched.apps.replicate.cisne.claims import Compared
 from cosched.apps.replicate.cisne.setup import POLICIES, WORKLOADS, Measured
 from cosched.apps.replicate.claims import Claim, Premise, Region
@@ -120,15 +120,10 @@ def _modes(trials: Sequence[Trial], result: Result) -> None:
 def _policies(trials: Sequence[Trial], result: Result) -> None:
     """Figures 8 and 9, what is claimed of policies, and whether the simulator has the same of them."""
     cells = _cells(trials)
-    users = tables.users("Fig. 8: mean wait, execution and turnaround under CCS, s, with 95 % intervals", cells)
-    makespans = tables.makespans("Fig. 9: makespan under CCS, s", cells)
+    users = figures.report(cells, result)
     for load in WORKLOADS:
         if counts := [len(found["wait_s"]) for (of, _), found in cells.items() if of == load]:
             users.notes.append(f"{load}: {counts[0]} seeds that all of its {len(counts)} policies here have run")
-    result.tables |= {"figure8": users, "figure9": makespans}
-    if cells:
-        result.plots["figure8"] = Plot(lambda axes: figures.users(axes, users), (9.0, 5.0))
-        result.plots["figure9"] = Plot(lambda axes: figures.makespans(axes, makespans), (9.0, 4.5))
     for compared in claims.COMPARED:
         result.claims.append(_compared(trials, compared))
     dit, sit = (_values(trials, "makespan_s", "uniform-hard", load, Mode.CCS) for load in ("DIT", "SIT"))

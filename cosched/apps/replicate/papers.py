@@ -1,6 +1,7 @@
 """The papers that can be replicated, and what a run of one is asked for."""
 
 import importlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -74,6 +75,17 @@ def scale_of(request: Request, full: Scale, quick: Scale, *seeded: str, of_log: 
     if request.seeds is None:
         return scale
     return msgspec.structs.replace(scale, **dict.fromkeys(seeded, request.seeds))  # type: ignore[type-var]
+
+
+def log_name(path: Path) -> str:
+    """A log's name, by its file."""
+    return path.name.removesuffix(".gz").removesuffix(".swf")
+
+
+def thanks(names: Iterable[str]) -> list[str]:
+    """Whom to acknowledge for public logs."""
+    known = [name for name in names if name in catalogue.LOGS]
+    return [f"{n}: thanks to {catalogue.LOGS[n].provider}, and to the Parallel Workloads Archive." for n in known]
 
 
 def required_log(given: str | None, name: str) -> Path:

@@ -16,7 +16,7 @@ import numpy as np
 
 from cosched.apps.replicate.cells import each_once
 from cosched.apps.replicate.claims import BELOW, Measured, Predicate, judge_every
-from cosched.apps.replicate.papers import TITLES, Request, required_log, scale_of
+from cosched.apps.replicate.papers import TITLES, Request, log_name, required_log, scale_of, thanks
 from cosched.apps.replicate.pool import Begin, Call
 from cosched.apps.replicate.result import Plot, Result
 from cosched.config.experiment import Experiment
@@ -27,7 +27,6 @@ from cosched.model.time import US_PER_S
 from cosched.report.intervals import MARKERS, reach, three
 from cosched.report.palette import COLOURS
 from cosched.report.table import Table
-from cosched.workload import catalogue
 from cosched.workload.rules import Workload
 from space_scheduler.simulator.experiment import prepare_workload, run
 from space_scheduler.simulator.predicting import HISTORY
@@ -95,7 +94,7 @@ def replicate(request: Request, begin: Begin) -> Result:
         raise BadInput("--seeds", str(request.seeds), "none: nothing is drawn, the logs are what they are")
     jobs = scale_of(request, None, QUICK_JOBS, of_log=True)
     paths = [required_log(name, name) for name in ((request.log,) if request.log else LOGS)]
-    loads = {path.name.removesuffix(".gz").removesuffix(".swf"): prepare_workload(Experiment(), path) for path in paths}
+    loads = {log_name(path): prepare_workload(Experiment(), path) for path in paths}
     if jobs is not None:
         loads = {name: load.only(slice(jobs)) for name, load in loads.items()}
     cells = list(product(loads, ARMS))
@@ -179,9 +178,5 @@ def _notes(loads: Mapping[str, Workload]) -> list[str]:
         "ended by then, at most the user's estimate; with fewer such jobs it is the estimate. One that is outrun is "
         "lengthened by 1, 5, 15 and 30 min, then 1, 2, 5, 10, 20, 50 and 100 h, the last of which may be beyond the "
         "estimate; a job is killed at its estimate.",
-        *(
-            f"{name}: thanks to {catalogue.LOGS[name].provider}, and to the Parallel Workloads Archive."
-            for name in loads
-            if name in catalogue.LOGS
-        ),
+        *thanks(loads),
     ]

@@ -18,11 +18,10 @@ from cosched.apps.replicate.backfilling import (
 )
 from cosched.apps.replicate.backfilling.setup import FULL, QUICK, RULES, Scale, Setup, read
 from cosched.apps.replicate.cells import Cells, each_once
-from cosched.apps.replicate.papers import TITLES, Request, scale_of
+from cosched.apps.replicate.papers import TITLES, Request, log_name, scale_of, thanks
 from cosched.apps.replicate.pool import Begin
 from cosched.apps.replicate.result import Result
 from cosched.metrics.summary import BOUND_S
-from cosched.workload import catalogue
 from cosched.workload.generators.registry import model
 
 PAPER: Final = "backfilling"
@@ -108,10 +107,4 @@ def _notes(setup: Setup) -> list[str]:
         if counts:
             told = ", ".join(f"{n} {what.replace('_', ' ')}" for what, n in counts.items())
             notes.append(f"{load.name}: {cause} {told}.")
-    names = [path.name.removesuffix(".gz").removesuffix(".swf") for path in (setup.path, table1.find()) if path]
-    notes += [
-        f"{name}: thanks to {catalogue.LOGS[name].provider}, and to the Parallel Workloads Archive."
-        for name in names
-        if name in catalogue.LOGS
-    ]
-    return notes
+    return notes + thanks(log_name(path) for path in (setup.path, table1.find()) if path)

@@ -1,11 +1,16 @@
-"""The paper's figures 7 to 10, and the sweep, drawn from the tables."""
+"""The paper's figures 7 to 10, and the sweep, drawn from their tables, of simulated and of real runs alike."""
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cosched.apps.replicate.cisne.setup import POLICIES, WORKLOADS
+from cosched.apps.replicate.paired import Values
+from cosched.apps.replicate.result import Plot, Result
+from cosched.metrics.intervals import Interval, of_replications
+from cosched.report.intervals import columns
 from cosched.report.palette import COLOURS
 from cosched.report.table import Table
 
@@ -13,6 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _BAR = 0.38
+#: Figure 8's columns, by the measure of a run that each has.
+USERS: Final = {"wait": "wait_s", "execution": "execution_s", "turnaround": "turnaround_s"}
+#: (workload, policy) -> for each measure a value of each seed, in one order.
+Cells = Mapping[tuple[str, str], Mapping[str, Values]]
 
 
 def execution(axes: "Axes", table: Table) -> None:
@@ -52,6 +61,41 @@ def makespans(axes: "Axes", table: Table) -> None:
     axes.bar(range(len(rows)), [row["makespan"] for row in rows], 0.7, color=COLOURS[2], label="makespan")
     _errors(axes, [(row["makespan"], row["low"], row["high"]) for row in rows])
     _by_workload(axes, rows, "makespan (s)")
+
+
+def report(cells: Cells, result: Result) -> Table:
+    """Add figures 8 and 9, tables and, where there are cells, plots; gives the table of the first."""
+    waited = _users_table("Fig. 8: mean wait, execution and turnaround under CCS, s, with 95 % intervals", cells)
+    whole = _makespans_table("Fig. 9: makespan under CCS, s", cells)
+    result.tables |= {"figure8": waited, "figure9": whole}
+    if cells:
+        result.plots["figure8"] = Plot(partial(users, table=waited), (9.0, 5.0))
+        result.plots["figure9"] = Plot(partial(makespans, table=whole), (9.0, 4.5))
+    return waited
+
+
+def _users_table(caption: str, cells: Cells) -> Table:
+    """Fig. 8: what users wait for, means with 95 % intervals."""
+    table = Table(caption, ["workload", "policy", *columns(*USERS)])
+    for (workload, policy), found in cells.items():
+        table.add(workload, policy, *(value for what in USERS.values() for value in _three(found[what])))
+    return table
+
+
+def _makespans_table(caption: str, cells: Cells) -> Table:
+    """Fig. 9: makespans with 95 % intervals, and against Basic's on the same workload (None where it was not run)."""
+    table = Table(caption, ["workload", "policy", "makespan", "low", "high", "against Basic"])
+    for (workload, policy), found in cells.items():
+        middle, low, high = _three(found["makespan_s"])
+        basic = cells.get((workload, "basic"))
+        against = None if basic is None else middle / _three(basic["makespan_s"])[0] - 1
+        table.add(workload, policy, middle, low, high, against)
+    return table
+
+
+def _three(values: Values) -> tuple[float, float, float]:
+    interval: Interval = of_replications(values)
+    return interval.mean, interval.low, interval.high
 
 
 def waits(axes: "Axes", table: Table) -> None:

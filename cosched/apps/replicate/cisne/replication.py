@@ -11,7 +11,7 @@ import numpy as np
 
 from cosched.apps.replicate import claims as judging
 from cosched.apps.replicate.cells import Cells, each_once, seeded
-from cosched.apps.replicate.cisne import claims, figures, setup, tables
+from cosched.apps.replicate.cisne import claims, figures, setup
 from cosched.apps.replicate.cisne.setup import FULL, POLICIES, QUICK, TIME_SHARING, WORKLOADS, Measured, Scale
 from cosched.apps.replicate.papers import TITLES, Request, scale_of
 from cosched.apps.replicate.pool import Begin
@@ -85,14 +85,9 @@ def _tables(runs: Cells[Cell], result: Result) -> None:
         (workload, policy): {what: runs.values(Cell(policy, WORKLOADS[workload]), what) for what in Measured._fields}
         for workload, policy in product(WORKLOADS, POLICIES)
     }
-    users = tables.users("Fig. 8: mean wait, execution and turnaround under CCS, s, with 95 % intervals", found)
-    makespans = tables.makespans("Fig. 9: makespan under CCS, s", found)
-    result.tables |= {"figure7": times, "figure8": users, "figure9": makespans}
-    result.plots |= {
-        "figure7": Plot(lambda axes: figures.execution(axes, times), (9.0, 4.5)),
-        "figure8": Plot(lambda axes: figures.users(axes, users), (9.0, 5.0)),
-        "figure9": Plot(lambda axes: figures.makespans(axes, makespans), (9.0, 4.5)),
-    }
+    result.tables["figure7"] = times
+    result.plots["figure7"] = Plot(lambda axes: figures.execution(axes, times), (9.0, 4.5))
+    figures.report(found, result)
 
 
 def _judge(runs: Cells[Cell], result: Result) -> None:

@@ -13,7 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kit.command import Ended
 from kit.needs import need_mounts
+from kit.snapshots import Snapshot, told
 from kit.waiting import BOUND_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -132,27 +134,23 @@ def checkout(tmp_path: Path) -> Checkout:
 # --- What it says -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [(), ("help",), ("--help",)])
-def test_help_names_every_verb(checkout: Checkout, arguments: tuple[str, ...]) -> None:
-    answer = checkout.run(*arguments)
-    assert answer.returncode == 0
-    for verb in ("demo", "test", "lint", "docs", "bench", "campaign", "cosched", "lock", "help"):
-        assert f"\n  {verb} " in answer.stdout
+def session(checkout: Checkout, *commands: str, **environ: str) -> str:
+    """These commands of ./run and what they print."""
+    lines = []
+    for each in commands:
+        answer = checkout.run(*each.split(), **environ)
+        before = "".join(f"{name}={value} " for name, value in environ.items())
+        lines += [f"$ {before}./run {each}", *told(Ended(answer.returncode, answer.stdout, answer.stderr))]
+    return "".join(f"{line}\n" for line in lines)
 
 
-def test_unknown_verb_is_bad_usage(checkout: Checkout) -> None:
-    answer = checkout.run("tset")
-    assert answer.returncode == 2
-    assert "no verb 'tset'" in answer.stderr
-
-
-def test_unknown_measurement_is_bad_usage_and_names_those_there_are(checkout: Checkout) -> None:
+def test_help_and_bad_usage(checkout: Checkout, snapshot: Snapshot) -> None:
     (checkout.root / "benchmarks").mkdir()
-    for name in ("__init__", "kth"):
-        (checkout.root / f"benchmarks/{name}.py").touch()
-    answer = checkout.run("bench", "ktj")
-    assert answer.returncode == 2
-    assert answer.stderr == "run: bench: no measurement 'ktj'; there are: kth \n"
+    (checkout.root / "tests/campaigns").mkdir(parents=True)
+    for name in ("benchmarks/__init__.py", "benchmarks/kth.py", "tests/campaigns/rank_kills.py"):
+        (checkout.root / name).touch()
+    snapshot(session(checkout, "help", "tset", "bench ktj", "campaign kth"))
+    assert checkout.run("help").stdout == checkout.run().stdout == checkout.run("--help").stdout
 
 
 def test_a_campaign_is_found_among_the_tests_and_imports_as_they_do(checkout: Checkout) -> None:
@@ -161,8 +159,6 @@ def test_a_campaign_is_found_among_the_tests_and_imports_as_they_do(checkout: Ch
     checkout.put_pretender(12, command='echo "$PYTHONPATH: $*"')
     answer = checkout.run("campaign", "rank-kills", "7")
     assert answer.stdout == f"{checkout.root}/tests: {checkout.root}/tests/kit/guarded.py campaigns.rank_kills 7\n"
-    answer = checkout.run("campaign", "kth")
-    assert (answer.returncode, answer.stderr) == (2, "run: campaign: no campaign 'kth'; there are: rank_kills \n")
 
 
 @pytest.mark.parametrize("asks", ["-h", "--help"])
@@ -177,52 +173,29 @@ def test_a_measurement_asked_for_help_tells_of_itself_and_measures_nothing(check
     assert not checkout.diary.exists()
 
 
-@pytest.mark.parametrize(
-    ("facts", "reason"),
-    [
-        ("sys.version_info = (3, 9, 2)", "is Python 3.9; 3.11 is the oldest that will do"),
-        ("sys.version_info = (3, 15, 0)", "is Python 3.15; the lock has packages up to 3.14"),
-        ("sys.implementation.name = 'pypy'", "is pypy, not CPython"),
-        ("sys.maxsize = 2**31 - 1", "is a 32-bit build"),
-        ("sysconfig.get_config_var = lambda name: 1", "is a free-threaded build"),
-        ("os.confstr = lambda name: None", "is not built for glibc (musl?), and the lock is"),
-        ("os.confstr = lambda name: 'glibc 2.27'", "runs on glibc 2.27; 2.28 is the oldest that will do"),
-        ("sys.modules['sqlite3'] = None", "lacks its module sqlite3"),
-        ("sys.modules['ssl'] = None", "lacks its module ssl"),
-        ("sys.exit('pyenv: command not found')", "does not run"),
-    ],
-)
-def test_python_that_will_not_do_is_refused_with_the_reason(checkout: Checkout, facts: str, reason: str) -> None:
-    python = checkout.put_asked("python3", facts)
-    answer = checkout.run("test")
-    assert answer.returncode == 1
-    assert f"  {python} {reason}\n" in answer.stderr
-    assert "COSCHED_PYTHON=" in answer.stderr
-    chosen = checkout.run("test", COSCHED_PYTHON=str(python))
-    assert chosen.returncode == 1
-    assert chosen.stderr == f"run: COSCHED_PYTHON={python}: {python} {reason}\n"
+#: What an interpreter may be, or lack.
+UNFIT = [
+    "sys.version_info = (3, 9, 2)", "sys.version_info = (3, 15, 0)", "sys.implementation.name = 'pypy'",
+    "sys.maxsize = 2**31 - 1", "sysconfig.get_config_var = lambda name: 1", "os.confstr = lambda name: None",
+    "os.confstr = lambda name: 'glibc 2.27'", "sys.modules['sqlite3'] = None", "sys.modules['ssl'] = None",
+    "sys.exit('pyenv: command not found')",
+]  # fmt: skip
+
+
+def test_python_and_machine_that_will_not_do_are_refused_with_the_reason(
+    checkout: Checkout, snapshot: Snapshot
+) -> None:
+    shown = "# No Python at all\n" + session(checkout, "demo")
+    for facts in UNFIT:
+        python = checkout.put_asked("python3", facts)
+        shown += f"\n# {facts}\n" + session(checkout, "test")
+    shown += session(checkout, "test", COSCHED_PYTHON=str(python))
     assert not (checkout.root / ".venv").exists()
-
-
-def test_no_python_at_all(checkout: Checkout) -> None:
-    answer = checkout.run("demo")
-    assert answer.returncode == 1
-    assert "On PATH: no python3 at all" in answer.stderr
-
-
-@pytest.mark.parametrize(
-    ("system", "machine", "message"),
-    [
-        ("Darwin", "arm64", "needs Linux; this is Darwin"),
-        ("Linux", "riscv64", "needs x86-64 or arm64 (aarch64); this is riscv64"),
-    ],
-)
-def test_unsupported_machine(checkout: Checkout, system: str, machine: str, message: str) -> None:
     (checkout.bin / "uname").unlink()
-    checkout.put("uname", f"#!/bin/sh\ncase $1 in -s) echo {system} ;; *) echo {machine} ;; esac\n")
-    answer = checkout.run("test")
-    assert answer.returncode == 1
-    assert message in answer.stderr
+    for system, machine in (("Darwin", "arm64"), ("Linux", "riscv64")):
+        checkout.put("uname", f"#!/bin/sh\ncase $1 in -s) echo {system} ;; *) echo {machine} ;; esac\n")
+        shown += f"\n# {system} on {machine}\n" + session(checkout, "test")
+    snapshot(shown)
 
 
 @pytest.mark.parametrize("made", [False, True], ids=["not made", "made before"])

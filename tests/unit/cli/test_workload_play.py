@@ -99,13 +99,13 @@ def done(call: Call, *options: object) -> Ended:
     return ended
 
 
-def record() -> list[dict[str, Any]]:
-    path = Path("out.play.jsonl")
+def record(name: str = "out") -> list[dict[str, Any]]:
+    path = Path(f"{name}.play.jsonl")
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def kinds() -> Counter[str]:
-    return Counter(each["type"] for each in record())
+def kinds(name: str = "out") -> Counter[str]:
+    return Counter(each["type"] for each in record(name))
 
 
 def names(client: Client) -> list[str]:
@@ -242,26 +242,34 @@ def test_a_service_that_is_restarted_is_waited_for(call: Call, service: Live) ->
 
 
 @pytest.mark.slow
-def test_a_service_that_stays_away_ends_the_play_which_keeps_what_there_is(
+def test_a_service_that_stays_away_ends_a_play_and_an_interrupt_another_and_both_go_on(
     call: Call, service: Live, client: Client
 ) -> None:
-    Path("log.swf").write_text(with_executables(3, 1, 1, 1, 1))  # the next is due after minutes; this one is watched
-    with begun("--scale", "20", "--patience", "100ms") as playing:
-        wait_for(lambda: kinds()["submitted"] >= 1, "a job to be submitted")
+    Path("log.swf").write_text(with_executables(3, 1, 1, 1, 1))  # it cannot end before it is to
+    slow, other = ("--scale", "20"), (*LONG, "--output", "other.parquet")
+    # in the first, the next is due after minutes; this one is watched
+    with begun(*slow, "--patience", "100ms") as ending, begun(*other) as interrupted:
+        wait_for(lambda: kinds()["submitted"] and kinds("other")["submitted"], "a job of each to be submitted")
         service.stop()
         try:
-            out = playing.communicate(timeout=BOUND_S)[0]
+            assert interrupted.stdout is not None
+            while "asking again" not in (line := interrupted.stdout.readline()):
+                assert line, "it ended"
+            interrupted.send_signal(signal.SIGINT)
+            out = ending.communicate(timeout=BOUND_S)[0]
+            told = interrupted.communicate(timeout=BOUND_S)[0]
         finally:
             service.start()
-    assert playing.returncode == 3, out
+    assert (ending.returncode, interrupted.returncode) == (3, 130), out + told
     assert "--resume goes on" in out
+    assert "jobs may be left" in told
     assert [row["state"] for row in rows()] == ["submitted"] + ["not submitted"] * 4
     with Path("out.play.jsonl").open("a") as kept:  # as if it had stopped when all were due
         kept.write('{"type":"stopped","at_s":800,"why":""}\n')
     end_all(client)
-    ended = call("workload", "play", "log.swf", *FAST, "--scale", "20", "--resume")
-    assert ended.status == 0, ended.err
-    assert not [row for row in rows() if row["number"] is None]
+    for options in (slow, other):
+        done(call, *options, "--resume")
+    assert not [row for name in ("out", "other") for row in rows(f"{name}.parquet") if row["number"] is None]
 
 
 def test_an_interrupt_cancels_the_jobs_of_the_play_alone(call: Call, client: Client) -> None:
@@ -277,27 +285,6 @@ def test_an_interrupt_cancels_the_jobs_of_the_play_alone(call: Call, client: Cli
     assert states[2] == "cancelled"
     assert set(states.values()) <= {"completed", "cancelled", "not submitted"}
     assert [job.job_id for job in client.jobs()] == [other]
-
-
-@pytest.mark.slow
-def test_an_interrupt_ends_a_play_whose_service_is_away(call: Call, service: Live, client: Client) -> None:
-    Path("log.swf").write_text(with_executables(3, 1, 1, 1, 1))  # it cannot end before it is to
-    with begun(*LONG) as playing:
-        wait_for(lambda: kinds()["submitted"] >= 1, "a job to be submitted")
-        service.stop()
-        try:
-            assert playing.stdout is not None
-            while "asking again" not in (line := playing.stdout.readline()):
-                assert line, "it ended"
-            playing.send_signal(signal.SIGINT)
-            out = playing.communicate(timeout=BOUND_S)[0]
-        finally:
-            service.start()
-    assert playing.returncode == 130, out
-    assert "jobs may be left" in out
-    end_all(client)
-    done(call, *LONG, "--resume")
-    assert not [row for row in rows() if row["number"] is None]
 
 
 def test_jobs_that_are_left_at_an_interrupt_are_found_again(call: Call, client: Client) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from kit.command import JOBS, Call
+from kit.snapshots import Snapshot
 
 EASY = ("simulate", "small.swf", "--policy", "easy")
 #: Cancelled while it waited: it asked for the whole machine, which is busy for 100 s.
@@ -44,16 +45,11 @@ def test_log_whose_jobs_all_never_ran_has_one_reading(cosched: Call, log: Path) 
     assert "1 never_ran" in refused.err
 
 
-def test_summary_has_both_readings_above_one_percent_and_tells_the_default_once(cosched: Call, log: Path) -> None:
-    log.write_text(JOBS + NEVER_RAN)
-    first, second = cosched(*EASY), cosched("compare", "small.swf", "--policies", "easy,fcfs")
-    assert "easy (--never-ran wait)" in first.out
-    assert "skipped: 1 never ran" in first.out
-    assert "1 jobs that never ran are left out" in first.err
-    assert "never ran are left out" not in second.err
-    many = "".join(f" {job} {job} -1 1 1 -1 -1 1 1 -1 1 1 1 -1 -1 -1 -1 -1\n" for job in range(7, 207))
-    log.write_text(JOBS + NEVER_RAN + many)
-    assert "easy (--never-ran wait)" not in cosched(*EASY).out
+def test_summary_has_both_readings_above_one_percent_and_tells_the_default_once(
+    snapshot: Snapshot, cosched: Call, log: Path
+) -> None:
+    log.with_name("never.swf").write_text(JOBS + NEVER_RAN)
+    snapshot.replay(cosched)
 
 
 def test_compare_and_stats_count_jobs_that_never_ran(cosched: Call, log: Path) -> None:
@@ -77,38 +73,6 @@ def test_manifest_with_the_rule_by_its_earlier_name_repeats(cosched: Call, log: 
     assert again.status == 0, again.err
 
 
-def test_overloaded_guessed_machine_is_a_warning(cosched: Call, log: Path) -> None:
-    assert "warning" not in cosched(*EASY).err
-    log.write_text(JOBS.replace("; MaxProcs: 4\n", ""))
-    told = cosched(*EASY).err
-    assert "4 processors are a guess, the widest job" in told
-    assert "offered load on them is" in told
-    assert "--procs N" in told
-    assert "guess" not in cosched(*EASY, "--procs", 4).err
-
-
-@pytest.mark.parametrize(
-    ("option", "first"),
-    [("--events", '{"now_us":0'), ("--schedule", "job_id,submit,start"), ("--changes", "job_id,at_s,processes")],
-)
-def test_dash_is_standard_output(option: str, first: str, cosched: Call, log: Path) -> None:
-    ended = cosched(*EASY, option, "-")
-    assert ended.status == 0, ended.err
-    assert ended.out.startswith(first)
-    assert "bounded slowdown" not in ended.out
-    assert "bounded slowdown" in ended.err
+def test_guesses_and_extra_columns_and_standard_output_are_told(snapshot: Snapshot, cosched: Call, log: Path) -> None:
+    snapshot.replay(cosched)
     assert not Path("-").exists()
-    for more in (("--json",), ("--placements" if option == "--changes" else "--changes", "-")):
-        assert cosched(*EASY, option, "-", *more).status == 2
-
-
-def test_extra_columns_are_ignored_when_asked(cosched: Call, log: Path) -> None:
-    lines = JOBS.splitlines()
-    log.write_text("\n".join([*lines[:5], *(f"{each} 7 8 9" for each in lines[5:])]))
-    refused = cosched(*EASY)
-    assert refused.status == 2
-    assert "--extra-columns ignore" in refused.err
-    ended = cosched(*EASY, "--extra-columns", "ignore", "--json")
-    assert json.loads(ended.out)["jobs"] == 5
-    assert cosched("workload", "convert", "small.swf", "cut.swf", "--extra-columns", "ignore").status == 0
-    assert json.loads(cosched("simulate", "cut.swf", "--policy", "easy", "--json").out)["jobs"] == 5

@@ -236,48 +236,6 @@ async def test_a_killed_agent_adopts_what_runs_and_learns_what_has_ended(cluster
         await scheduler.next("a", wire.GroupEnded, job_id=5)
 
 
-async def test_a_killed_guard_costs_no_job_and_no_exit_status(cluster: Cluster) -> None:
-    node = cluster.node("a")
-    async with cluster.scheduler() as scheduler:
-        await start(cluster, scheduler, f"until [ -e {node.base}/go ]; do sleep 0.05; done; exit 6".encode())
-        assert node.guard is not None
-        node.guard.kill()
-        node.guard.wait()
-        node.start_guard()
-        (node.base / "go").touch()
-        assert (await scheduler.next("a", wire.ProgramEnded)).exit == wire.Exit(6)
-        await scheduler.tell("a", wire.Kill(scheduler.fence, wire.OrderId(5, 1, 3), 0))
-        await scheduler.next("a", wire.GroupEnded)
-
-
-@pytest.mark.slow
-async def test_a_heartbeat_says_that_the_guard_does_not_answer(cluster: Cluster) -> None:
-    node = cluster.node("a")
-    async with cluster.scheduler() as scheduler:
-        for how in (signal.SIGKILL, signal.SIGSTOP):
-            await until(lambda: "a" in scheduler.beats and not scheduler.beats["a"].guard, "the guard to be there")
-            assert node.guard is not None
-            node.guard.send_signal(how)
-            await until(lambda: bool(scheduler.beats["a"].guard), "word that it does not answer", 60.0)
-            if how is signal.SIGSTOP:
-                node.guard.send_signal(signal.SIGCONT)
-            else:
-                node.guard.wait()
-                node.start_guard()
-            await until(lambda: not scheduler.beats["a"].guard, "the guard to be back", 60.0)
-
-
-async def test_a_scheduler_that_does_not_want_the_node_is_asked_again(cluster: Cluster) -> None:
-    node = cluster.node("a")
-    async with cluster.scheduler() as scheduler:
-        wanted = scheduler.welcome
-        scheduler.welcome = lambda hello: wire.Rejected("a is not in the list of nodes")
-        await until(lambda: len(scheduler.hellos) >= 2, "the agent to come twice")
-        assert "a is not in the list of nodes" in node.log.read_text()
-        scheduler.welcome = wanted
-        await until(lambda: "a" in scheduler.beats, "the agent to be welcome")
-
-
 def make_older(scheduler: Scheduler, version: int, expected: str) -> None:
     """Have it know that version alone of those that are offered, and refuse others with these words."""
     welcome = scheduler.welcome

@@ -119,6 +119,7 @@ async def test_contract_counts_as_not_in_force_while_no_guard_is_there(cluster: 
     desk.armed, desk.limited_cpus = True, 1.0
     await desk._tell_guard()
     assert (desk.heartbeat().armed, desk.heartbeat().limited_cpus) == (False, None)
+    assert desk.heartbeat().guard == desk._guard.problem != ""
 
 
 async def test_desk_outside_of_its_hours_reports_when_they_begin(cluster: Cluster) -> None:

@@ -209,10 +209,9 @@ def test_an_agent_that_goes_again_and_again_is_not_awaited_for_ever(agent: Agent
     assert process.returncode == 255
 
 
-@pytest.mark.slow
 def test_no_agent_is_255(tmp_path: Path) -> None:
     ended = subprocess.run(
-        [*PROGRAM, "b", "true"],
+        [*patient(seen_s=1000, unseen_s=0.1), "b", "true"],
         env={"COSCHED_AGENT_SOCKET": str(tmp_path / "none")},
         capture_output=True,
         check=False,

@@ -19,7 +19,7 @@ from cosched.apps.cli.shared.desk_words import document, lines
 from cosched.linux import files, process
 from cosched.model import desk as desk_model
 from node_agent.guard.base.records import Records
-from node_agent.guard.desk import owners_word
+from node_agent.guard.desk import owners_word, switch
 from node_agent.guard.desk.owners_word import FORESEEN_DAYS, MOST_AT_ONCE, MOST_BANS
 from node_agent.guard.desk.pause import DAMAGED
 from node_agent.guard.desk.switch import MOST_SPANS
@@ -154,6 +154,22 @@ def test_strangers_decide_nothing(tmp_path: Path) -> None:
         assert (desk.desk.status_fields(), desk.changes) == (before, 0)
 
 
+def test_who_has_the_screen_is_believed_for_two_minutes_that_a_film_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger would keep the desk from parallel work for ever."""
+    with desk_alone(tmp_path) as desk:
+        assert desk.said(STRANGER, "inhibited", seconds=60)["error"] == "user"
+        assert desk.desk.status_fields()["inhibited_until_us"] == 0
+        monkeypatch.setattr(switch, "local_users", lambda: {0})
+        now_us = process.boottime_us()
+        for seconds, most_us in ((60, 60_000_000), (10_000_000, 120_000_000)):
+            assert desk.said(0, "inhibited", seconds=seconds) == {"ok": True}
+            until_us = desk.desk.status_fields()["inhibited_until_us"]
+            assert now_us + most_us <= until_us <= process.boottime_us() + most_us
+        assert desk.changes == 1
+
+
 _NAME, _SECONDS = "expected a user's name of at most 64 characters", "expected a number above 0, up to 31622400"
 _WORDS = "do: expected status, pause, resume, end, ban, allow, hours, share, probe, wake or inhibited"
 
@@ -175,6 +191,8 @@ _WORDS = "do: expected status, pause, resume, end, ban, allow, hours, share, pro
         ('{"do": "share", "cpu_ratio": 0}', "cpu_ratio: found 0; expected a share from 0.001 to 1"),
         ('{"do": "share", "cpu_ratio": 1.5}', "cpu_ratio: found 1.5; expected a share from 0.001 to 1"),
         ('{"do": "wake", "on": 1}', "on: found 1; expected true or false"),
+        ('{"do": "probe"}', "on: found a NoneType; expected true or false"),
+        ('{"do": "probe", "on": "off"}', "on: found 'off'; expected true or false"),
         ('{"do": "hours", "windows": []}', "windows: expected 1 to 8 windows"),
         ('{"do": "hours", "windows": [[0, 60, [7]]]}', "windows: expected days from 0 (Monday) to 6"),
         (
@@ -183,7 +201,7 @@ _WORDS = "do: expected status, pause, resume, end, ban, allow, hours, share, pro
         ),
         ('{"do": "hours", "windows": [[0, 60]]}', "windows: expected windows of [begin, end, days]"),
     ],
-    ids=range(18),
+    ids=range(20),
 )
 def test_malformed_request_is_refused_and_changes_nothing(tmp_path: Path, packet: str, complaint: str) -> None:
     with desk_alone(tmp_path) as desk:

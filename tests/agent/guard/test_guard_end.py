@@ -136,7 +136,9 @@ def test_memory_shortage_of_all_jobs_ends_the_one_without_a_memory_request(
     make_guard: Callable[..., RealGuard],
 ) -> None:
     """Of 128 MiB one job has 75 promised and uses some 70: more than the other gets, which asked for nothing."""
-    guard = make_guard("cgroups", contract={"memory_ratio": 0.125})
+    guard = make_guard(start=False)
+    guard.top["memory_bytes"] = 128 * MIB
+    guard.start()
     guard.prepare(1, memory_bytes=75 * MIB)
     guard.spawn([SYSTEM_PYTHON, "-I", "-c", HOLDING.format(62)], 1)
     wait_for(lambda: "holds" in guard.output(), "the job that has its memory")
@@ -195,9 +197,8 @@ def test_a_job_goes_on_when_its_guard_is_killed_and_the_next_guard_has_it(any_gu
     guard.ask({"do": "forget", "job": 1, "attempt": 1})
 
 
-def test_what_a_killed_guard_had_half_prepared_is_forgotten_and_prepared_anew(any_guard: RealGuard) -> None:
+def test_what_a_killed_guard_had_half_prepared_is_forgotten_and_prepared_anew(guard: RealGuard) -> None:
     """As an agent does whose guard has gone before it answered: whatever there is of it, the job runs."""
-    guard = any_guard
     for job, after_ms in enumerate((0, 1, 2, 4, 8, 16), 1):
         guard.client().send(guard.preparation(job))
         time.sleep(after_ms / 1000)
@@ -213,8 +214,7 @@ def test_what_a_killed_guard_had_half_prepared_is_forgotten_and_prepared_anew(an
         assert list(guard.directory.glob("state/jobs/*")) == []
 
 
-def test_what_is_prepared_waits_until_what_a_predecessor_left_of_it_is_removed(any_guard: RealGuard) -> None:
-    guard = any_guard
+def test_what_is_prepared_waits_until_what_a_predecessor_left_of_it_is_removed(guard: RealGuard) -> None:
     guard.kill()
     left = guard.directory / "state/jobs/1.1/tmp"
     left.mkdir(parents=True)

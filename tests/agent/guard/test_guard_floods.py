@@ -68,16 +68,11 @@ def test_who_decides_has_a_door_that_no_stranger_can_knock_at(make_guard: Any) -
     guard.start()
 
 
-@pytest.mark.parametrize(
-    "packet",
-    [b'{"do": "status"}', b'{"do": "end"}', b'{"do": "ban", "user": "bob"}', b"x" * 4096],
-    ids=["status", "end", "ban", "nonsense"],
-)
-def test_asking_at_full_speed_costs_the_guard_a_hundredth_of_a_cpu(guard: RealGuard, packet: bytes) -> None:
+def test_asking_at_full_speed_costs_the_guard_a_hundredth_of_a_cpu(guard: RealGuard) -> None:
     assert guard.process is not None
     wait_for(own_door(guard, os.geteuid()).exists, "the guard to be there")
     before_s, began_s = cpu_s(guard.process.pid), time.monotonic()
-    with strangers(asking(f"{guard.directory}/run/desk.sock", PACKETS, packet)):
+    with strangers(asking(f"{guard.directory}/run/desk.sock", PACKETS, b'{"do": "status"}')):
         wait_for(lambda: time.monotonic() > began_s + 2.0, "two seconds of it")
         paused = desk(guard, "pause")
         assert paused.returncode == 0, paused.stderr

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import json
 import os
 import pwd
 import re
@@ -16,7 +15,6 @@ from typing import Any
 
 import pytest
 from kit.agents import until
-from kit.desk_socket import ask_as, desk
 from kit.guards import RealGuard, alive
 from kit.waiting import BOUND_S, wait_for
 
@@ -383,17 +381,3 @@ def test_a_job_that_begins_is_notified_and_the_helper_ends_with_its_session(
     finally:
         helper.kill()
         helper.wait()
-
-
-def test_who_is_not_at_the_screen_cannot_say_that_a_film_runs(guard: RealGuard) -> None:
-    """It would keep the desk from parallel work for ever."""
-    assert ask_as(65534, guard, do="inhibited", seconds=60)["error"] == "user"
-    assert guard.status()["inhibited_until_us"] == 0
-
-
-def test_nobody_is_believed_for_long(make_guard: Any) -> None:
-    guard = at_screen(make_guard)
-    assert desk(guard, "inhibited", seconds=10_000_000) == {"ok": True}
-    now_us = time.clock_gettime(time.CLOCK_BOOTTIME) * 1e6
-    assert now_us < guard.status()["inhibited_until_us"] <= now_us + 121e6
-    assert json.loads(json.dumps(guard.status()))["word"]["bans"] == []

@@ -44,8 +44,7 @@ def test_the_status_names_whose_job_is_here_and_what_it_uses(any_guard: RealGuar
 # --- end --------------------------------------------------------------------------------------------------------------
 
 
-def test_an_ended_job_is_told_as_the_owners_word_before_anything_that_comes_of_it(any_guard: RealGuard) -> None:
-    guard = any_guard
+def test_an_ended_job_is_told_as_the_owners_word_before_anything_that_comes_of_it(guard: RealGuard) -> None:
     guard.prepare()
     pid = guard.shell(IDLE)
     assert desk(guard, "end", job=1)["ended"] == [1]
@@ -79,8 +78,7 @@ def test_a_banned_users_jobs_are_refused_until_they_are_allowed_across_guards(gu
     guard.prepare()
 
 
-def test_outside_of_its_hours_nothing_runs_here_and_inside_it_goes_on(any_guard: RealGuard) -> None:
-    guard = any_guard
+def test_outside_of_its_hours_nothing_runs_here_and_inside_it_goes_on(guard: RealGuard) -> None:
     guard.prepare(limit_us=600 * US_PER_S)
     guard.shell(IDLE)
     limit_us = guard.listed()["deadline_us"]

@@ -1,6 +1,5 @@
 """The wake-up probe is at the desk, has no rights, counts how late it wakes, and ends with its guard."""
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -8,15 +7,16 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from kit.desk_socket import asked_at_desk
 from kit.desk_socket import desk as at_desk
 from kit.guards import RealGuard, alive, at_a_desk, desk_of, places
 from kit.waiting import wait_for
 
 from cosched.linux import process, slices
+from cosched.linux.cgroup_none import CgroupsNone
 from cosched.linux.cgroups import PROBE
 from cosched.linux.wakeups import BOUNDS_S, SLOT_S, WakeupCounts, probe
 from cosched.model.desk import MOST_BUCKETS
+from node_agent.guard.desk.wakeup_probe import WakeupProbe
 
 MakeGuard = Callable[..., RealGuard]
 SLOT_NS = round(SLOT_S * 1e9)
@@ -117,14 +117,29 @@ def test_it_dies_with_the_guard_that_is_killed(guard: RealGuard) -> None:
     wait_for(lambda: not alive(pid), "the probe to die with its guard")
 
 
-@pytest.mark.slow
-def test_one_that_was_killed_is_told_of_and_its_counts_stay(guard: RealGuard) -> None:
-    wait_for(lambda: guard.status()["probe"]["wakeups"] is not None, "it to have counted")
-    (pid,) = there(guard)
-    os.kill(pid, 9)
-    wait_for(lambda: guard.status()["probe"]["problem"] == "it has ended", "the guard to see it")
-    assert sum(guard.status()["probe"]["wakeups"]["counts"]) > 0
-    assert process.stat_of(pid) is None, "it is no zombie"
+def test_one_that_was_killed_is_told_of_and_its_counts_stay() -> None:
+    made = WakeupProbe(CgroupsNone("a test"), "desk", wanted=True)
+    try:
+        made.tick(0)
+        wait_for(lambda: made.status_fields()["probe"]["wakeups"], "it to have counted")
+        first = made._pid
+        os.kill(first, 9)
+        os.waitpid(first, 0)
+        made.tick(5 * process.US_PER_S)
+        found = made.status_fields()["probe"]
+        assert (found["problem"], sum(found["wakeups"]["counts"]) > 0) == ("it has ended", True)
+        made.tick(64 * process.US_PER_S)
+        assert made.problem == "it has ended"
+        made.tick(65 * process.US_PER_S)
+        assert (made.problem, alive(made._pid)) == ("", True)
+    finally:
+        made.stop()
+
+
+def test_the_owner_cannot_have_what_root_has_switched_off() -> None:
+    made = WakeupProbe(CgroupsNone("a test"), "desk", wanted=False)
+    assert made.allow(True) is False
+    assert made.problem == "not wanted (monitoring.wakeups)"
 
 
 @pytest.mark.parametrize("key", ["wakeups", "parallel"])
@@ -157,6 +172,7 @@ def test_the_owner_switches_it_off_and_on_and_the_word_outlives_the_guard(guard:
     (pid,) = there(guard)
     assert at_desk(guard, "probe", on=False)["word"]["probe"] is False
     assert not alive(pid)
+    wait_for(lambda: process.stat_of(pid) is None, "it to be no zombie")
     assert guard.status()["probe"]["problem"] == "the owner has switched it off"
     guard.kill()
     guard.start()
@@ -164,17 +180,3 @@ def test_the_owner_switches_it_off_and_on_and_the_word_outlives_the_guard(guard:
     assert there(guard) == []
     assert at_desk(guard, "probe", on=True)["word"]["probe"] is True
     wait_for(lambda: len(there(guard)) == 1, "it to be back")
-
-
-def test_the_owner_cannot_have_what_root_has_switched_off(make_guard: MakeGuard) -> None:
-    guard = make_guard(monitoring={"wakeups": False})
-    at_desk(guard, "probe", on=True)
-    assert guard.status()["probe"]["problem"] == "not wanted (monitoring.wakeups)"
-
-
-@pytest.mark.parametrize("on", [None, 1, "off", [False]])
-def test_another_word_is_refused(make_guard: MakeGuard, on: object) -> None:
-    guard = make_guard(monitoring={"wakeups": True})
-    answer = asked_at_desk(guard, json.dumps({"do": "probe", "on": on}).encode())
-    assert answer["error"] == "unknown"
-    assert "expected true or false" in answer["message"]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 from unittest.mock import patch
 
 from msgspec import structs
@@ -262,6 +262,15 @@ def schedule_order_reversed() -> Iterator[None]:
 # --- machines ---------------------------------------------------------------------------------------------------------
 
 
+def handling(event: type[Event]) -> Callable[[Callable[..., Any]], type[SchedulerState]]:
+    """Makes of a function a machine that handles events of that kind by it."""
+
+    def made(function: Callable[..., Any]) -> type[SchedulerState]:
+        return type(function.__name__, (SchedulerState,), {"handlers": {**SchedulerState.handlers, event: function}})
+
+    return made
+
+
 class Gullible(SchedulerState):
     """Applies what it is told, unchecked."""
 
@@ -314,18 +323,14 @@ class Leaker(SchedulerState):
         self.machine.capacity = LeakingCapacity()
 
 
-class Amnesiac(SchedulerState):
+@handling(JobSubmitted)
+def amnesiac(machine: Machine, event: JobSubmitted) -> None:
     """Loses every job that comes while another runs, without a trace."""
-
-    @staticmethod
-    def submitted(machine: Machine, event: JobSubmitted) -> None:
-        lifecycle.submitted(machine, event)
-        if machine.jobs.ends:
-            machine.jobs.queue.remove(event.job)
-            machine.changes.submitted.remove(event.job)
-            del machine.jobs.records[event.job.id]
-
-    handlers: ClassVar = {**SchedulerState.handlers, JobSubmitted: submitted}
+    lifecycle.submitted(machine, event)
+    if machine.jobs.ends:
+        machine.jobs.queue.remove(event.job)
+        machine.changes.submitted.remove(event.job)
+        del machine.jobs.records[event.job.id]
 
 
 # --- hosts ------------------------------------------------------------------------------------------------------------
@@ -371,16 +376,12 @@ def simulator(mutant: type[Run]) -> Iterator[None]:
         yield
 
 
-class LosesOneByOne(SchedulerState):
+@handling(NodesLost)
+def loses_one_by_one(machine: Machine, event: NodesLost) -> list[Instruction]:
     """Ends the jobs of a lost node before it knows that the last of them exists."""
-
-    @staticmethod
-    def procs_lost(machine: Machine, event: NodesLost) -> list[Instruction]:
-        for job_id in event.job_ids:
-            lifecycle.ended(machine, JobEnded(job_id, JobState.NODE_LOST))
-        return node_events.resized(machine, event)
-
-    handlers: ClassVar = {**SchedulerState.handlers, NodesLost: procs_lost}
+    for job_id in event.job_ids:
+        lifecycle.ended(machine, JobEnded(job_id, JobState.NODE_LOST))
+    return node_events.resized(machine, event)
 
 
 class SilentMover(SchedulerState):
@@ -391,23 +392,15 @@ class SilentMover(SchedulerState):
         return super()._apply(Plan(plan.changes, plan.memory, plan.wake_us, told), event)
 
 
-class DeafToLaunches(SchedulerState):
+@handling(JobLaunched)
+def deaf_to_launches(machine: Machine, event: JobLaunched) -> list[Instruction]:
     """Keeps the predicted end of a job that was launched late."""
-
-    @staticmethod
-    def launched(machine: Machine, event: JobLaunched) -> list[Instruction]:
-        machine.jobs.become(machine.jobs[event.job_id], JobState.RUNNING, machine.now_us)
-        return []
-
-    handlers: ClassVar = {**SchedulerState.handlers, JobLaunched: launched}
+    machine.jobs.become(machine.jobs[event.job_id], JobState.RUNNING, machine.now_us)
+    return []
 
 
-class ForgetsTheReleased(SchedulerState):
+@handling(JobReleased)
+def forgets_the_released(machine: Machine, event: JobReleased) -> None:
     """A released job is queued again, and nobody is told."""
-
-    @staticmethod
-    def released(machine: Machine, event: JobReleased) -> None:
-        lifecycle.released(machine, event)
-        machine.changes.submitted.pop()
-
-    handlers: ClassVar = {**SchedulerState.handlers, JobReleased: released}
+    lifecycle.released(machine, event)
+    machine.changes.submitted.pop()

@@ -44,7 +44,6 @@ shapes = st.tuples(st.integers(1, 6), st.integers(1, 8))  # processors, estimate
 
 class WhateverHappens(RuleBasedStateMachine):
     policy: ClassVar[str]
-    causes: ClassVar[set[Why]] = CAUSES
     promises: ClassVar[bool]  # whether a promise may move later only with a cause
     machine_rules: ClassVar[MachineRules] = MachineRules()
     make: ClassVar[type[SchedulerState]] = SchedulerState
@@ -62,6 +61,7 @@ class WhateverHappens(RuleBasedStateMachine):
         self.promised: dict[int, int] = {}
         self.overtaken: set[int] = set()  # promised before a released job went to its old place, ahead of them
         self.broken = False
+        self.causes = CAUSES  # of promises that move later
 
     # the account of the same events
 
@@ -406,13 +406,12 @@ class WhateverHappens(RuleBasedStateMachine):
 class WhateverIsMeasured(WhateverHappens):
     """The same, and nodes measure how far the jobs are."""
 
-    causes = CAUSES | {Why.PROGRESS}
-
     @precondition(lambda self: self.those(JobState.RUNNING, JobState.ENDING))
     @rule(which=pick, tenths=st.integers(0, 12))
     def has_done(self, which: int, tenths: int) -> None:
         """A job is so far by what its nodes have measured; after its end was wanted, that changes nothing."""
         job_id = self.one_of(which, JobState.RUNNING, JobState.ENDING)
+        self.causes = CAUSES | {Why.PROGRESS}
         record, estimate_us = self.state.records[job_id], self.jobs[job_id].estimate_us
         predicted_us = record.end_us
         assert self.tell(ev.JobProgress(job_id, estimate_us * tenths // 10)) == []

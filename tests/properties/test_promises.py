@@ -81,7 +81,7 @@ def test_possible_starts_catch_the_early_starter() -> None:
 
 
 def test_ending_exactly_once_catches_the_amnesiac() -> None:
-    with mutants.machine(mutants.Amnesiac):
+    with mutants.machine(mutants.amnesiac):
         fails(lambda load: each_job_ends_exactly_once(run(load, "easy")))
 
 

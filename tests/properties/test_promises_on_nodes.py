@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kit.checks import Broken, fails, hold, of_each, run
 from kit.drive import policy_named
 from kit.loads import SECOND, J, loads, story, workload
-from kit.mutants import FITS, Mutant
+from kit.mutants import FITS, Mutant, handling
 from kit.script import live
 
 from cosched.model.job import Job, JobState
@@ -23,7 +23,6 @@ from space_scheduler.machine import node_events
 from space_scheduler.machine.instructions import Instruction, Start
 from space_scheduler.machine.machine import Machine
 from space_scheduler.machine.rules import BadPlan, MachineRules
-from space_scheduler.machine.state import SchedulerState
 from space_scheduler.node_profile import NodeProfile
 from space_scheduler.policy import future
 from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
@@ -175,23 +174,20 @@ def test_no_node_is_over_committed_whatever_happens(policy: str, seed: int, how:
 
 
 def test_over_commitment_catches_a_machine_that_frees_what_a_lost_gang_holds() -> None:
-    class Hasty(SchedulerState):
-        @staticmethod
-        def node_lost(machine: Machine, event: ev.NodeLost) -> list[Instruction]:
-            told = node_events.node_lost(machine, event)
-            for record in list(machine.jobs.records.values()):
-                if record.state is JobState.ENDING and record.allocation:
-                    for share in record.allocation.nodes:
-                        machine.named(event)[share.node].used_procs -= share.tasks
-            return told
-
-        handlers: ClassVar = {**SchedulerState.handlers, ev.NodeLost: node_lost}
+    @handling(ev.NodeLost)
+    def hasty(machine: Machine, event: ev.NodeLost) -> list[Instruction]:
+        told = node_events.node_lost(machine, event)
+        for record in list(machine.jobs.records.values()):
+            if record.state is JobState.ENDING and record.allocation:
+                for share in record.allocation.nodes:
+                    machine.named(event)[share.node].used_procs -= share.tasks
+        return told
 
     def lives() -> None:
         for seed in range(100):
             nothing_is_over_committed(policy_named("easy"), seed, MachineRules())
 
-    with patch("kit.script.SchedulerState", Hasty), pytest.raises((AssertionError, Broken)):
+    with patch("kit.script.SchedulerState", hasty), pytest.raises((AssertionError, Broken)):
         lives()
 
 

@@ -18,27 +18,24 @@ from kit.whatever_happens import (
 
 from space_scheduler.machine.record import IllegalTransition, UnknownJob
 from space_scheduler.machine.state import SchedulerState
+from space_scheduler.reasons import Why
 
-#: Of the policies, those that --quick looks at: one of each way to hold to a promise, or to none.
-QUICK = {"easy", "firstfit", "conservative(none)"}
-_POLICIES = [
-    pytest.param(policy, marks=() if policy in QUICK else pytest.mark.slow) for policy in (*WITHOUT, *WITH_PROMISES)
-]
+#: Policies under which all events have to occur, with seeds that show them.
+MEASURED = {"easy": 2, "conservative(none)": 3}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", _POLICIES)
+@pytest.mark.parametrize("policy", [*WITHOUT, *WITH_PROMISES])
 def test_whatever_happens(policy: str) -> None:
-    """All events have to occur under two of the policies."""
-    if policy not in ("easy", "conservative(none)"):
+    """All events have to occur under two of the policies, where it is measured as well how far jobs are."""
+    if policy not in MEASURED:
         explore(policy)
         return
     sites = set(SITES)
-    if policy in WITH_PROMISES:
-        sites |= {f"moved later: {cause.name}" for cause in CAUSES}
+    sites |= {"measured progress", *(f"moved later: {cause.name}" for cause in (*CAUSES, Why.PROGRESS))}
     if policy.startswith("conservative"):
         sites |= {"timer late"}
-    explore_all(policy, sites)
+    explore_all(policy, sites, WhateverIsMeasured, first=MEASURED[policy])
 
 
 @pytest.mark.slow
@@ -46,25 +43,20 @@ def test_whatever_happens_where_jobs_may_run_on() -> None:
     explore("easy", kill_at_limit=False)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("policy", ["easy", "conservative(none)"])
-def test_whatever_is_measured_of_running_jobs(policy: str) -> None:
-    explore_all(policy, {"measured progress", "moved later: PROGRESS"}, WhateverIsMeasured)
-
-
 @pytest.mark.parametrize("policy", ["easy", "conservative(arrival)"])
 @pytest.mark.parametrize(
-    "mutant", [mutants.Leaker, mutants.Generous, mutants.LosesOneByOne, mutants.SilentMover, mutants.DeafToLaunches]
+    "mutant",
+    [mutants.Leaker, mutants.Generous, mutants.loses_one_by_one, mutants.SilentMover, mutants.deaf_to_launches],
 )
 def test_it_catches(mutant: type[SchedulerState], policy: str) -> None:
     caught(mutant, policy)
 
 
 def test_it_catches_one_who_forgets_the_released() -> None:
-    caught(mutants.ForgetsTheReleased, "conservative(arrival)")
+    caught(mutants.forgets_the_released, "conservative(arrival)")
 
 
 def caught(mutant: type[SchedulerState], policy: str) -> None:
     once: Any = {"phases": [Phase.generate], "derandomize": True, "database": None, "report_multiple_bugs": False}
     with pytest.raises((AssertionError, IllegalTransition, UnknownJob)):
-        explore(policy, mutant, max_examples=FURTHER, **once)
+        explore(policy, mutant, of=WhateverIsMeasured, max_examples=FURTHER, **once)

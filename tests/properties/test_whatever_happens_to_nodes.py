@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import Phase
 from hypothesis.stateful import initialize, precondition, rule
+from kit.mutants import handling
 from kit.whatever_happens import FURTHER, WITH_PROMISES, WITHOUT, WhateverHappens, explore, explore_all, pick, shapes
 
 from cosched.model.allocation import Share
@@ -311,56 +312,40 @@ ONCE: Any = {"phases": [Phase.generate], "derandomize": True, "database": None, 
 # --- the mutants it catches -------------------------------------------------------------------------------------------
 
 
-class FreesTheLost(SchedulerState):
+@handling(ev.NodeLost)
+def frees_the_lost(machine: Machine, event: ev.NodeLost) -> list[Instruction]:
     """What a lost gang holds on its other nodes is free at once."""
-
-    @staticmethod
-    def node_lost(machine: Machine, event: ev.NodeLost) -> list[Instruction]:
-        told = node_events.node_lost(machine, event)
-        for kill in told:
-            assert isinstance(kill, Kill)
-            lifecycle.ended(machine, ev.JobEnded(kill.job_id, JobState.NODE_LOST))
-        return told
-
-    handlers: ClassVar = {**SchedulerState.handlers, ev.NodeLost: node_lost}
+    told = node_events.node_lost(machine, event)
+    for kill in told:
+        assert isinstance(kill, Kill)
+        lifecycle.ended(machine, ev.JobEnded(kill.job_id, JobState.NODE_LOST))
+    return told
 
 
-class ForgetsOnReturn(SchedulerState):
+@handling(ev.NodeJoined)
+def forgets_on_return(machine: Machine, event: ev.NodeJoined) -> list[Instruction]:
     """A node that comes back is empty."""
-
-    @staticmethod
-    def node_joined(machine: Machine, event: ev.NodeJoined) -> list[Instruction]:
-        told = node_events.node_joined(machine, event)
-        member = machine.named(event)[event.node.name]
-        member.used_procs = member.used_memory_bytes = 0
-        return told
-
-    handlers: ClassVar = {**SchedulerState.handlers, ev.NodeJoined: node_joined}
+    told = node_events.node_joined(machine, event)
+    member = machine.named(event)[event.node.name]
+    member.used_procs = member.used_memory_bytes = 0
+    return told
 
 
-class StartsOnDrained(SchedulerState):
+@handling(ev.NodeDrained)
+def starts_on_drained(machine: Machine, event: ev.NodeDrained) -> list[Instruction]:
     """Draining is a word."""
-
-    @staticmethod
-    def node_drained(machine: Machine, event: ev.NodeDrained) -> list[Instruction]:
-        machine.named(event)[event.name].reason = event.reason
-        return []
-
-    handlers: ClassVar = {**SchedulerState.handlers, ev.NodeDrained: node_drained}
+    machine.named(event)[event.name].reason = event.reason
+    return []
 
 
-class SilentLoss(SchedulerState):
+@handling(ev.NodeLost)
+def silent_loss(machine: Machine, event: ev.NodeLost) -> list[Instruction]:
     """Nobody is killed when a node is lost."""
-
-    @staticmethod
-    def node_lost(machine: Machine, event: ev.NodeLost) -> list[Instruction]:
-        node_events.node_lost(machine, event)
-        return []
-
-    handlers: ClassVar = {**SchedulerState.handlers, ev.NodeLost: node_lost}
+    node_events.node_lost(machine, event)
+    return []
 
 
-@pytest.mark.parametrize("mutant", [FreesTheLost, ForgetsOnReturn, StartsOnDrained, SilentLoss])
+@pytest.mark.parametrize("mutant", [frees_the_lost, forgets_on_return, starts_on_drained, silent_loss])
 def test_it_catches(mutant: type[SchedulerState]) -> None:
     with pytest.raises((AssertionError, IllegalTransition, UnknownJob, BadPlan, KeyError)):
         explore("easy", mutant, of=WhateverHappensToNodes, max_examples=FURTHER, **ONCE)

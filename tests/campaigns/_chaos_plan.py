@@ -163,7 +163,7 @@ def probes(lab: LabPlan, index: int) -> list[JobPlan]:
     A malleable one comes first, and is resized while it starts.
     """
     random = Random(f"probes {lab.policy}")
-    first = [_malleable(lab.nodes * lab.cpus, 20_000)] if lab.policy.startswith("equipartition") else []
+    first = [_malleable(lab.nodes * lab.cpus, 6_000)] if lab.policy.startswith("equipartition") else []
     own: tuple[dict[str, object], str] = {"tasks": lab.widest}, "mpirun --oversubscribe -n $COSCHED_TASKS sleep 1"
     kinds = [*first, *_kinds(random, lab), own]
     return [JobPlan(index, 0.0, f"{lab.name}-probe{n}", shape, does) for n, (shape, does) in enumerate(kinds)]

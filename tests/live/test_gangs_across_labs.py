@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -77,10 +76,7 @@ def test_a_gang_across_labs_is_cancelled_as_one(two_labs: Lab, jobs: Jobs, syste
     before = residue(two_labs)
     job_id = jobs.submit(systems.staying(system), **THREE_AND_THREE)
     jobs.becomes(job_id, "running")
-    give_up_s = time.monotonic() + 60
-    while len([node for node in two_labs.nodes if groups_of(two_labs, job_id).get(node)]) < 6:
-        assert time.monotonic() < give_up_s, jobs.error(job_id)
-        time.sleep(0.05)
+    wait_for(lambda: nodes_of(two_labs, job_id) == 6, "the job on all nodes")
     jobs.client.cancel(job_id)
     assert jobs.ended(job_id).state == "cancelled"
     assert not any(groups_of(two_labs, job_id).values())
@@ -93,18 +89,17 @@ def cut(lab: Lab) -> None:
 
 def mend(lab: Lab) -> None:
     assert lab.link("mend", ("c1", "c2"))["cut"] == []
-    give_up_s = time.monotonic() + 60
     with lab.client() as client:
-        while any(node.state != "up" for node in client.nodes()):
-            assert time.monotonic() < give_up_s, [(node.name, node.state, node.reason) for node in client.nodes()]
-            time.sleep(0.1)
+        wait_for(lambda: all(node.state == "up" for node in client.nodes()), "all nodes to be back", 60)
+
+
+def nodes_of(lab: Lab, job_id: int) -> int:
+    """On how many nodes the job has processes."""
+    return sum(map(bool, groups_of(lab, job_id).values()))
 
 
 def nothing_left(lab: Lab, job_id: int) -> None:
-    give_up_s = time.monotonic() + 60
-    while left := [*groups_of(lab, job_id).values()]:
-        assert time.monotonic() < give_up_s, left
-        time.sleep(0.1)
+    wait_for(lambda: not groups_of(lab, job_id), f"nothing to be left of job {job_id}", 60)
 
 
 def told(lab: Lab, *arguments: object) -> str:
@@ -148,10 +143,6 @@ def _starting_across_a_link_that_is_cut(two_labs: Lab, jobs: Jobs, script: str, 
             return job_id
         jobs.client.cancel(job_id)
         mend(two_labs)
-        give_up_s = time.monotonic() + 60
-        while any(node.state != "up" for node in jobs.client.nodes()):
-            assert time.monotonic() < give_up_s, "the nodes do not come back"
-            time.sleep(0.1)
     raise AssertionError("the cut was known before each submission")
 
 
@@ -172,20 +163,15 @@ def test_a_link_cut_at_any_moment_leaves_one_end_no_half_gang_and_nothing(
         job_id = jobs.submit(script, **wishes)
         jobs.becomes(job_id, "running")
         ranks = 6 if moment == "run" else 1
-        give_up_s = time.monotonic() + 60
-        while len([node for node in two_labs.nodes if groups_of(two_labs, job_id).get(node)]) < ranks:
-            assert time.monotonic() < give_up_s, jobs.error(job_id)
-            time.sleep(0.01)
+        wait_for(lambda: nodes_of(two_labs, job_id) >= ranks, "the job on its nodes")
         cut(two_labs)
     # mpirun may fail by itself when it does not reach a node, before the lease is over: that is the script's own end
     # and while nodes prepare, a lost one fails the launch, which there are no other nodes to try again on
     ends = {"node lost", "failed", *(["launch failed"] if moment == "prepare" else [])}
     over = {"queued", *(["failed"] if moment == "launch" else [])} if requeue else ends
     job = jobs.until(job_id, lambda job: job.state in over, 90)
-    give_up_s = time.monotonic() + 30
-    while any(groups_of(two_labs, job_id).get(node) for node in two_labs.clusters["c1"]):
-        assert time.monotonic() < give_up_s, "half a gang goes on beside the scheduler"
-        time.sleep(0.1)
+    near = two_labs.clusters["c1"]
+    wait_for(lambda: not groups_of(two_labs, job_id).keys() & near, "the half beside the scheduler to end", 30)
     mend(two_labs)
     if job.state == "queued":
         jobs.becomes(job_id, "running")
@@ -218,10 +204,7 @@ def test_a_scheduler_cut_off_from_a_lab_adopts_what_ran_wholly_there_and_starts_
     pids = groups_of(two_labs, far_id)
     cut(two_labs)
     assert jobs.until(both_id, lambda job: job.state == "node lost", 60).state == "node lost"
-    give_up_s = time.monotonic() + 60
-    while {node.state for node in jobs.client.nodes() if node.name in far} != {"lost"}:
-        assert time.monotonic() < give_up_s
-        time.sleep(0.1)
+    wait_for(lambda: {node.state for node in jobs.client.nodes() if node.name in far} == {"lost"}, "lost nodes", 60)
     waits_id = jobs.submit("exec true", tasks=6, components=(3, 3))
     own = jobs.ended(jobs.submit("exec hostname", tasks=1))
     assert (own.state, own.nodes[0].name in two_labs.clusters["c1"]) == ("completed", True)

@@ -16,7 +16,7 @@ from contextlib import nullcontext
 
 from benchmarks.endings import owners
 from benchmarks.launch import PATH
-from benchmarks.measure import machine, p99, spread
+from benchmarks.measure import machine, p99, spread, until
 from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
 from cosched.wire.api import Submission
@@ -41,11 +41,11 @@ def one(client: Client, kind: str, tasks: int) -> float:
     )
     job_id = client.submit(submission).job_id
     awaited = tasks if kind == "mpirun" else 1
-    give_up_s = time.monotonic() + _PATIENCE_S
-    while client.job(job_id).state != "running" or _lines(client, job_id) < awaited:
-        if time.monotonic() > give_up_s:
-            raise SystemExit(f"job {job_id} ({kind}) does not run")
-        time.sleep(0.05)
+    until(
+        lambda: client.job(job_id).state == "running" and _lines(client, job_id) >= awaited,
+        f"job {job_id} ({kind}) to run",
+        _PATIENCE_S,
+    )
     client.cancel(job_id)
     began_s = time.monotonic()
     job = client.wait(job_id, _PATIENCE_S)

@@ -18,17 +18,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.measure import machine, p99
+from benchmarks.measure import machine, p99, until
+from cosched.apps.experiments.jobs import ENDED
 from cosched.apps.experiments.site import LabDesk, owners_word
 from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
 from cosched.linux.process import stat_of
-from cosched.model.job import TERMINAL
-from cosched.wire.api import JobDoc, Submission
+from cosched.wire.api import Submission
 
 _RANK = """
 #include <fcntl.h>
@@ -44,7 +44,6 @@ int main(int argc, char **argv) {
 }
 """
 _PROGRAM = "ends-on-a-file"
-_ENDED = {str(state) for state in TERMINAL}
 _PATIENCE_S = 240.0
 _STRETCH_S = 4.0
 _CALLS = ("nanosleep",)
@@ -69,15 +68,6 @@ def ranks() -> set[int]:
     return found
 
 
-def until(holds: "object", what: str) -> None:
-    """Wait until it holds. Raises SystemExit."""
-    give_up_s = time.monotonic() + _PATIENCE_S
-    while not holds():  # type: ignore[operator]
-        if time.monotonic() > give_up_s:
-            raise SystemExit(f"waited {_PATIENCE_S:g} s for {what}")
-        time.sleep(0.01)
-
-
 @contextlib.contextmanager
 def owners(lab: Lab) -> Iterator[None]:
     """Somebody at each desk who computes without a pause while the block lasts."""
@@ -88,11 +78,11 @@ def owners(lab: Lab) -> Iterator[None]:
         yield
 
 
-def felt_ms(desk: LabDesk, meanwhile: object = None) -> float:
+def felt_ms(desk: LabDesk, meanwhile: Callable[[], None] | None = None) -> float:
     """The owner's 99th percentile in a stretch, milliseconds."""
     command = [sys.executable, "-m", "cosched.apps.cli.main", "local-load", "probe", "--seconds", f"{_STRETCH_S:g}"]
     command += ["--rate", "100", "--calls", ",".join(_CALLS), "--json"]
-    told = owners_word(desk, command, _STRETCH_S + 60, meanwhile)  # type: ignore[arg-type]
+    told = owners_word(desk, command, _STRETCH_S + 60, meanwhile)
     return 1e3 * float(told["calls"]["nanosleep"]["p99_s"])
 
 
@@ -106,23 +96,15 @@ def one(lab: Lab, client: Client, desk: LabDesk, program: Path, *, probe: bool) 
     script = f"#!/bin/sh\nmpirun {program} {go} {finalized}\n"
     submission = Submission(script=script, tasks=2, time_limit_s=600.0, directory="/", environment=environment)
     job_id = client.submit(submission).job_id
-    until(finalized.exists, "the ranks")
+    until(finalized.exists, "the ranks", _PATIENCE_S)
     time.sleep(1.0)
-    ended: list[JobDoc] = []
     took: list[float] = []
 
     def end() -> None:
         go.touch()
-        until(lambda: not ranks(), "the ranks' end")
+        until(lambda: not ranks(), "the ranks' end", _PATIENCE_S, 0.01)
         began_s = time.monotonic()
-
-        def over() -> bool:
-            job = client.job(job_id)
-            if job.state in _ENDED:
-                ended.append(job)
-            return bool(ended)
-
-        until(over, "the job's end")
+        until(lambda: client.job(job_id).state in ENDED, "the job's end", _PATIENCE_S, 0.01)
         took.append(time.monotonic() - began_s)
 
     with owners(lab):
@@ -133,8 +115,8 @@ def one(lab: Lab, client: Client, desk: LabDesk, program: Path, *, probe: bool) 
             during_ms = felt_ms(desk, end)
         else:
             end()
-    if ended[0].state != "completed":
-        raise SystemExit(f"job {job_id} is {ended[0].state}: {ended[0].failure}")
+    if (ended := client.job(job_id)).state != "completed":
+        raise SystemExit(f"job {job_id} is {ended.state}: {ended.failure}")
     return Ending(took[0], before_ms, during_ms)
 
 

@@ -20,14 +20,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.agent import processes
-from benchmarks.measure import machine, p99, ratios, spread
+from benchmarks.measure import machine, p99, ratios, spread, until
+from cosched.apps.experiments.jobs import ENDED
 from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
 from cosched.wire.api import Submission
 
 RANK = "sh -c 'date +%s%N'"
 PATH = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_ENDED = {"completed", "failed", "cancelled", "timed out", "launch failed", "node lost"}
 
 
 def plain(lab: Lab, folder: Path, shell: str) -> float:
@@ -91,13 +91,12 @@ def start_ssh(lab: Lab, folder: Path, ended: ExitStack) -> str:
         ended.callback(server.wait)
         ended.callback(server.terminate)
     shell = f"ssh -F {folder}/ssh_config"
-    give_up_s = time.monotonic() + 30
-    for node in lab.nodes[1:]:
+
+    def reached(node: str) -> bool:
         reach = [str(folder / "shell"), lab.nodes[0], f"{shell} {node} true"]
-        while subprocess.run(reach, capture_output=True, timeout=60, check=False).returncode:
-            if time.monotonic() > give_up_s:
-                raise SystemExit(f"{node} cannot be reached over ssh")
-            time.sleep(0.2)
+        return not subprocess.run(reach, capture_output=True, timeout=60, check=False).returncode
+
+    until(lambda: all(map(reached, lab.nodes[1:])), "all nodes to be reached over ssh", 30, 0.2)
     return shell
 
 
@@ -129,11 +128,8 @@ def by_command(lab: Lab, client: Client, folder: Path) -> float:
 
 
 def _output(client: Client, job_id: int) -> str:
-    give_up_s = time.monotonic() + 60
-    while (job := client.wait(job_id, 30)).state not in _ENDED:
-        if time.monotonic() > give_up_s:
-            raise SystemExit(f"job {job_id} is {job.state} after a minute")
-    if job.state != "completed":
+    until(lambda: client.wait(job_id, 30).state in ENDED, f"the end of job {job_id}", 60, 0.0)
+    if (job := client.job(job_id)).state != "completed":
         raise SystemExit(f"job {job_id} {job.state}: {job.failure}")
     return client.output(job_id, "stdout").data.decode()
 

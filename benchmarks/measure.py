@@ -119,6 +119,15 @@ def meanwhile(step: Callable[[], object], every_s: float = 0.0) -> Iterator[None
         thread.join()
 
 
+def until(holds: Callable[[], object], what: str, patience_s: float, every_s: float = 0.05) -> None:
+    """Wait until it holds. Raises SystemExit where that takes longer than patience has it."""
+    give_up_s = time.monotonic() + patience_s
+    while not holds():
+        if time.monotonic() > give_up_s:
+            raise SystemExit(f"waited {patience_s:g} s for {what}")
+        time.sleep(every_s)
+
+
 def memory_mib(pid: int, key: str = "VmHWM") -> float:
     """Memory of a process by the kernel's word for it: the most since :func:`forget_peak`, or ``VmRSS``."""
     lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()

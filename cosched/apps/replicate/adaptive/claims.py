@@ -10,24 +10,21 @@ from typing import Final
 from cosched.apps.replicate.claims import ABOVE, BELOW, Predicate, Region
 
 # fmt: off
+_RESPONSE: Final = "mean response time against traditional jobs', relative difference"
+_ALLOCATED: Final = "utilisation as allocated less traditional jobs'"
+_USEFUL: Final = "utilisation as work done less traditional jobs'"
 RESPONSE_SHORT: Final = Predicate("figure7.response",
-    "With 50 jobs adaptive jobs have a lower mean response time at every load factor (Fig. 7)",
-    "mean response time against traditional jobs', relative difference", BELOW)
-UTILISATION_SHORT: Final = Predicate("figure8.utilisation", "... and a higher utilisation (Fig. 8)",
-    "utilisation as allocated less traditional jobs'", ABOVE)
-USEFUL_SHORT: Final = Predicate("figure8.useful", "... also as work done (Fig. 8)",
-    "utilisation as work done less traditional jobs'", ABOVE)
+    "With 50 jobs adaptive jobs have a lower mean response time at every load factor (Fig. 7)", _RESPONSE, BELOW)
+UTILISATION_SHORT: Final = Predicate("figure8.utilisation", "... and a higher utilisation (Fig. 8)", _ALLOCATED, ABOVE)
+USEFUL_SHORT: Final = Predicate("figure8.useful", "... also as work done (Fig. 8)", _USEFUL, ABOVE)
 RESPONSE_LONG: Final = Predicate("figure9.response",
     "With 10 000 jobs adaptive jobs have a lower mean response time at every steady load factor (Fig. 9)",
-    "mean response time against traditional jobs', relative difference", BELOW)
+    _RESPONSE, BELOW)
 UNSTABLE: Final = Predicate("figure9.response-unstable",
-    "Where the queue grows adaptive jobs respond faster too, with every number of jobs (Fig. 9)",
-    "mean response time against traditional jobs', relative difference", BELOW)
+    "Where the queue grows adaptive jobs respond faster too, with every number of jobs (Fig. 9)", _RESPONSE, BELOW)
 UTILISATION_LONG: Final = Predicate("figure10.utilisation",
-    "With 10 000 jobs adaptive jobs have a higher utilisation at every load factor (Fig. 10)",
-    "utilisation as allocated less traditional jobs'", ABOVE)
-USEFUL_LONG: Final = Predicate("figure10.useful", "... also as work done (Fig. 10)",
-    "utilisation as work done less traditional jobs'", ABOVE)
+    "With 10 000 jobs adaptive jobs have a higher utilisation at every load factor (Fig. 10)", _ALLOCATED, ABOVE)
+USEFUL_LONG: Final = Predicate("figure10.useful", "... also as work done (Fig. 10)", _USEFUL, ABOVE)
 MORE_RESPONSE: Final = Predicate("more-jobs.response",
     "Performance improves with the number of jobs (4.1.2): with 10 000 response time is cut by more than with 50",
     "relative difference of mean response times, that of the long runs less that of the short ones", BELOW)
@@ -57,9 +54,8 @@ EXAMPLE: Final = {
 #: Decided by real runs alone (``--real``): one high load, written before any of them.
 REAL_RESPONSE: Final = Predicate("real.response",
     "On real processes, too, adaptive jobs have a lower mean response time under a high load (Fig. 7)",
-    "mean response time against traditional jobs', relative difference", BELOW)
-REAL_UTILISATION: Final = Predicate("real.utilisation", "... and a higher utilisation (Fig. 8)",
-    "utilisation as allocated less traditional jobs'", ABOVE)
+    _RESPONSE, BELOW)
+REAL_UTILISATION: Final = Predicate("real.utilisation", "... and a higher utilisation (Fig. 8)", _ALLOCATED, ABOVE)
 REAL_RUNS: Final = (REAL_RESPONSE, REAL_UTILISATION)
 
 #: What needs real processes: the paper's measurements of its runtime system.

@@ -41,6 +41,7 @@ class Compared(NamedTuple):
 _BFM_BFA: Final = ((BFM, BFA),)
 _RESPONSE: Final = "response under FJT1+BFM against FJT1+BFA's, relative difference"
 
+_ENDED: Final = "jobs ended and queued again, in all runs together"
 COMPARED: Final = (
     Compared(Predicate("bfm-response-long",
         "At high load FJT1+BFM has a shorter response than FJT1+BFA for Long jobs (6.4.1)", _RESPONSE, BELOW),
@@ -103,7 +104,7 @@ SHRUNK: Final = Predicate("fjt4-shrunk",
     "At high load Long jobs under FJT4, with and without BFA, execute shrunk all the time (6.4.4)",
     "part of their execution time with fewer processors than processes", Region(low=0.95), 1.0)
 NOBODY_ABORTED: Final = Predicate("bfm-nobody-aborted", "Under FJT1+BFM no job is aborted (section 3, 6.4.2)",
-    "jobs ended and queued again, in all runs together", Region(0, 0), 0.0)
+    _ENDED, Region(0, 0), 0.0)
 NO_WORK_LOST: Final = Predicate("bfm-no-work-lost", "... and no work is wasted (6.4.2)",
     "processor-seconds held by attempts that were ended, in all runs together", Region(0, 0), 0.0)
 #: Decided by real runs alone (``--real``), written before any of them.
@@ -116,7 +117,7 @@ REAL_BFM_SHORT: Final = Predicate("real-bfm-short-size", "... by 5 to 10 % for S
 REAL_FIFO: Final = Predicate("real-beat-fifo", "... and both beat FIFO (6.4.1)",
     "response of all jobs against FIFO's, relative difference", BELOW)
 REAL_NOBODY_ABORTED: Final = Predicate("real-bfm-nobody-aborted", "... and under BFM no real job is aborted (6.4.2)",
-    "jobs ended and queued again, in all runs together", Region(0, 0), 0.0)
+    _ENDED, Region(0, 0), 0.0)
 REAL_RUNS: Final = (REAL_BFM, REAL_BFM_LONG, REAL_BFM_SHORT, REAL_FIFO, REAL_NOBODY_ABORTED)
 #: Decided by what ``./run bench folding`` measured of real processes.
 REAL_FOLD: Final = Predicate("real-fold",

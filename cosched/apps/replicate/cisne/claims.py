@@ -15,6 +15,7 @@ MANY: Final = ("normal", "uniform-light", "uniform-hard", "3dbf-light", "3dbf-ha
 ONE: Final = ("basic", "2dbf")
 
 # fmt: off
+_CCS: Final = "execution time under CCS against plain Linux's, relative difference"
 MPL_TURNAROUND: Final = Predicate("mpl-turnaround",
     "A multiprogramming level above one gives a shorter turnaround than one (Fig. 8)",
     "turnaround against Basic's and 2DBF's, relative difference", BELOW)
@@ -44,15 +45,11 @@ HARMLESS: Final = Predicate("backfilling-harmless", "Backfilling never harms (se
     "turnaround with backfilling against the same policy without, relative difference", Region(high=0.0))
 #: Decided by real runs alone: what the simulator has of time sharing was put into it.
 CCS_SIT: Final = Predicate("ccs-execution-sit",
-    "CCS cuts execution time against plain Linux for 3DBF-Light on SIT (Fig. 7)",
-    "execution time under CCS against plain Linux's, relative difference", BELOW)
+    "CCS cuts execution time against plain Linux for 3DBF-Light on SIT (Fig. 7)", _CCS, BELOW)
 # The regions of the sizes (the paper's number, 5 points either way) were written when results of real runs were known.
-CCS_SIT_SIZE: Final = Predicate("ccs-execution-sit-size", "... by 15 % (Fig. 7)",
-    "execution time under CCS against plain Linux's, relative difference", Region(-0.20, -0.10), -0.15)
-CCS_DIT: Final = Predicate("ccs-execution-dit", "... and for Normal on DIT (Fig. 7)",
-    "execution time under CCS against plain Linux's, relative difference", BELOW)
-CCS_DIT_SIZE: Final = Predicate("ccs-execution-dit-size", "... by 24 % (Fig. 7)",
-    "execution time under CCS against plain Linux's, relative difference", Region(-0.29, -0.19), -0.24)
+CCS_SIT_SIZE: Final = Predicate("ccs-execution-sit-size", "... by 15 % (Fig. 7)", _CCS, Region(-0.20, -0.10), -0.15)
+CCS_DIT: Final = Predicate("ccs-execution-dit", "... and for Normal on DIT (Fig. 7)", _CCS, BELOW)
+CCS_DIT_SIZE: Final = Predicate("ccs-execution-dit-size", "... by 24 % (Fig. 7)", _CCS, Region(-0.29, -0.19), -0.24)
 CCS_ONE: Final = Predicate("ccs-execution-mpl1", "... and also at a multiprogramming level of one (Fig. 7)",
     "execution time of Basic and 2DBF under CCS against plain Linux's, relative difference", BELOW)
 LATENCY: Final = Predicate("ccs-latency",

@@ -16,6 +16,7 @@ from cosched.apps.replicate.claims import ABOVE, BELOW, Predicate, Region
 _RELATIVE: Final = "mean response, relative difference"
 
 # fmt: off
+_SHARE: Final = "exact share less the paper's, percentage points"
 # section 4.1 and Table 1, which are exact: no run has a part in them
 MEAN_SIZE: Final = Predicate("workload.mean", "D(0.85) on [1, 38] generates jobs with an average size of 5.03 (4.1)",
     "mean size", Region(5.025, 5.035), 5.03)
@@ -24,10 +25,10 @@ LOAD: Final = Predicate("workload.load", "... which leads to a load of 0.786 (4.
 SINGLE: Final = Predicate("workload.single", "At thres = 11, C1 is 89.6 % of the jobs (4.2)",
     "share of the jobs of at most 11 processors", Region(0.8955, 0.8965), 0.896)
 TABLE1_SIZE: Final = Predicate("table1.size", "Table 1 is the workload's: numbers and loads of S1 to S4",
-    "exact share less the paper's, percentage points", Region(-1.0, 1.0))
+    _SHARE, Region(-1.0, 1.0))
 TABLE1_WIDEST: Final = Predicate("table1.widest",
     "... and of W1 to W4, as quartiles of the widest component ({1}, {2, 3}, {4, 5}, the rest)",
-    "exact share less the paper's, percentage points", Region(-1.0, 1.0))
+    _SHARE, Region(-1.0, 1.0))
 TEXT_WIDEST: Final = Predicate("text.widest",
     "W1 to W4 are widths 1, 2, 3 to 4 and 5 to 19, and 24, 26, 38 and 12 % of the jobs (4.2)",
     "exact share of these widths less the text's, percentage points", Region(-1.0, 1.0))

@@ -168,14 +168,8 @@ class FailingLife(ShapedLife):
 
 
 @dataclass
-class FailingClusters(ClusterLife):
+class FailingClusters(ClusterLife, FailingLife):
     """The same on several clusters."""
-
-    how: str = "raises"
-
-    @property
-    def policy(self) -> Policy:
-        return failing(self.name, self.how)
 
 
 POLICIES = ("fcfs", "easy", "conservative", "fpfs", "bestfit", "fjt1+bfm", "equipartition", "equipartition(easy)")

@@ -76,64 +76,52 @@ class Lived:
         return [each for each in instructions if isinstance(each, Start | Tell)]
 
 
-lives = given(
+@settings(max_examples=60)
+@given(
     seed=st.integers(0, 10**9),
     select=st.sampled_from(SELECTIONS),
     place=st.sampled_from(PLACES),
     mode=st.sampled_from(Mode),
 )
-
-
-@settings(max_examples=60)
-@lives
-def test_a_pass_ends_at_a_fixed_point(seed: int, select: str, place: str, mode: Mode) -> None:
+def test_a_pass_leaves_nobody_who_could_start_and_is_a_fixed_point(
+    seed: int, select: str, place: str, mode: Mode
+) -> None:
     """Once more at the same moment, nobody starts and nothing else is promised."""
     lived = Lived(select, place, seed, mode)
     for _ in range(12):
         lived.step()
+        nobody_is_left_who_could_start(lived, select)
+        every_head_has_a_moment(lived, reserves=select.startswith("backfill(1") and "hard" not in place)
         lived.state.handle(ev.TimerDue(), lived.now_us)
         assert lived.decide() == []
 
 
-@settings(max_examples=60)
-@lives
-def test_nobody_is_left_who_could_start(seed: int, select: str, place: str, mode: Mode) -> None:
+def nobody_is_left_who_could_start(lived: Lived, select: str) -> None:
     """Each job is asked alone, not a shape at a time, by the policy's own rule."""
-    lived = Lived(select, place, seed, mode)
-    for _ in range(12):
-        lived.step()
-        snapshot = lived.state.view(Changes(due=True))
-        assert snapshot.nodes is not None
-        waiting = list(snapshot.queue)
-        if not waiting:
-            continue
-        if select in ("jfirst", "fpfs(1)"):
-            assert snapshot.nodes.room.obstacle(waiting[0]) is not None
-            continue
-        future = SharedFuture(snapshot)
-        if select.startswith("backfill(1") and (start_us := future.earliest(waiting[0])) != FOREVER_US:
-            assert start_us > lived.now_us, "the head could start"
-            future.reserve(waiting[0], start_us)
-            del waiting[0]
-        for job in waiting:
-            assert not future.now(job), f"job {job.id} ({job.kind}) could start"
+    snapshot = lived.state.view(Changes(due=True))
+    assert snapshot.nodes is not None
+    waiting = list(snapshot.queue)
+    if waiting and select in ("jfirst", "fpfs(1)"):
+        assert snapshot.nodes.room.obstacle(waiting.pop(0)) is not None
+        return
+    future = SharedFuture(snapshot)
+    if waiting and select.startswith("backfill(1") and (start_us := future.earliest(waiting[0])) != FOREVER_US:
+        assert start_us > lived.now_us, "the head could start"
+        future.reserve(waiting.pop(0), start_us)
+    for job in waiting:
+        assert not future.now(job), f"job {job.id} ({job.kind}) could start"
 
 
-@settings(max_examples=60)
-@lives
-def test_every_head_has_a_moment_whatever_owners_use(seed: int, select: str, place: str, mode: Mode) -> None:
-    lived = Lived(select, place, seed, mode)
-    for _ in range(12):
-        lived.step()
-        for record in lived.state.running():
-            assert record.rate_ppm > 0
-            assert lived.now_us < record.end_us < FOREVER_US
-        head = lived.state.queue.head()
-        # where owners are at some desks, a uniform set may be not to be had for as long as they stay
-        if head is not None and select.startswith("backfill(1") and "hard" not in place:
-            promised_us = lived.state.records[head.id].promise_us
-            assert promised_us is not None
-            assert lived.now_us < promised_us < FOREVER_US
+def every_head_has_a_moment(lived: Lived, *, reserves: bool) -> None:
+    """Where owners are at some desks, a uniform set may be not to be had for as long as they stay."""
+    for record in lived.state.running():
+        assert record.rate_ppm > 0
+        assert lived.now_us < record.end_us < FOREVER_US
+    head = lived.state.queue.head()
+    if head is not None and reserves:
+        promised_us = lived.state.records[head.id].promise_us
+        assert promised_us is not None
+        assert lived.now_us < promised_us < FOREVER_US
 
 
 def loaded() -> Workload:

@@ -37,6 +37,10 @@ from space_scheduler.simulator.host import Ties
 
 CONSERVATIVE = [f"conservative({choice})" for choice in ("none", "anew", "schedule", "arrival")]
 EVERY_POLICY = [*PRESETS, "fpfs(0)", "fpfs(2)", "backfill(2)", "backfill(5)", *CONSERVATIVE]
+#: Backfilling with one line that is wrong.
+OF_ONE_LINE = (
+    mutants.shadow_off_by_one, mutants.shadow_ignored, mutants.extra_not_decremented, mutants.one_extra_too_many,
+)  # fmt: skip
 ties = st.sampled_from(Ties)
 
 # --- processors, and the lives of jobs --------------------------------------------------------------------------------
@@ -141,10 +145,7 @@ def test_easys_reservations_only_come_nearer(load: Workload, ties: Ties) -> None
 
 
 @pytest.mark.parametrize("ties", Ties)
-@pytest.mark.parametrize(
-    "mutant",
-    [mutants.shadow_off_by_one, mutants.shadow_ignored, mutants.extra_not_decremented, mutants.one_extra_too_many],
-)
+@pytest.mark.parametrize("mutant", OF_ONE_LINE)
 def test_the_heads_reservation_catches(mutant: type[AbstractContextManager[None]], ties: Ties) -> None:
     with mutant():
         fails(lambda load: first_promises_are_kept(run(load, "easy", ties).outcome))
@@ -178,10 +179,7 @@ def test_nothing_started_in_a_pass_moves_a_reservation_of_that_pass(
     run(load, Watched(policy_named(policy), n), ties)
 
 
-@pytest.mark.parametrize(
-    "mutant",
-    [mutants.shadow_off_by_one, mutants.shadow_ignored, mutants.extra_not_decremented, mutants.one_extra_too_many],
-)
+@pytest.mark.parametrize("mutant", OF_ONE_LINE)
 def test_reservations_of_a_pass_catch(mutant: type[AbstractContextManager[None]]) -> None:
     with mutant():
         fails(lambda load: run(load, Watched(Backfill(1), 1)))

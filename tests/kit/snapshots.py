@@ -7,11 +7,13 @@ import difflib
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cosched.errors import BadInput
 from kit.command import Call, Ended
 
 
@@ -66,6 +68,16 @@ def told(ended: Ended) -> list[str]:
     streams = (("  ", ended.out), ("! ", ended.err))
     lines = [f"{mark}{line}".rstrip() for mark, text in streams for line in text.split("\n") if line.strip()]
     return [*lines, f"exit {ended.status}"] if ended.status else lines
+
+
+def refusals(call: Callable[[Any], object], *given: Any) -> str:
+    """What is said of each of these, which are all refused."""
+    lines = []
+    for each in given:
+        with pytest.raises(BadInput) as refused:
+            call(each)
+        lines.append(f"{each!r}\n  {refused.value}\n")
+    return "".join(lines)
 
 
 _unused = pytest.StashKey[set[Path]]()

@@ -4,12 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 import yaml
 from kit.command import Call
-from kit.snapshots import Snapshot
+from kit.snapshots import Snapshot, refusals
 
-from cosched.errors import BadInput
 from local_load import profile as profiles
 
 
@@ -69,12 +67,7 @@ BAD: list[dict[str, Any]] = [
 
 
 def test_a_bad_profile_is_refused_by_the_path_of_its_key(tmp_path: Path, snapshot: Snapshot) -> None:
-    shown = []
-    for change in BAD:
-        with pytest.raises(BadInput) as refused:
-            profiles.find(str(written(tmp_path, change)))
-        shown.append(f"# {change}\n{refused.value}\n")
-    snapshot("\n".join(shown))
+    snapshot(refusals(lambda change: profiles.find(str(written(tmp_path, change))), *BAD))
 
 
 def test_profiles_and_refused_runs_are_shown(snapshot: Snapshot, cosched: Call) -> None:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
+from kit.snapshots import Snapshot, refusals
 
 from cosched.config.cluster import ClusterConfig
-from cosched.errors import BadInput
 from cosched.model.job import Job
 from space_scheduler.eligibility.rule import Moment, Wait
 from space_scheduler.plugins import rules
@@ -37,21 +37,7 @@ def test_rules_of_the_settings_are_had_in_their_order(folder: str) -> None:
     assert eligibility_of(ClusterConfig(name="c")) == ()
 
 
-@pytest.mark.parametrize(
-    ("name", "problem"),
-    [
-        ("dependensy", "no rule 'dependensy'; expected one of dependency, or module:name.*dependency"),
-        ("nightly_rules:NoRule", "NoRule has no wait"),
-        ("nightly_rules:Wants", "it cannot be made"),
-        ("nightly_rules:AtNoon", "nightly_rules has no 'AtNoon'"),
-        ("no_such_module:X", "no module 'no_such_module'"),
-    ],
-)
-def test_rule_that_cannot_be_had_is_refused_with_its_problem(folder: str, name: str, problem: str) -> None:
-    with pytest.raises(BadInput, match=problem):
-        rules([name], directory=folder)
-
-
-def test_rule_that_is_named_twice_is_refused() -> None:
-    with pytest.raises(BadInput, match="'dependency' twice"):
-        rules(["dependency", "dependency"])
+def test_rule_that_cannot_be_had_is_refused_with_its_problem(folder: str, snapshot: Snapshot) -> None:
+    own = ("nightly_rules:NoRule", "nightly_rules:Wants", "nightly_rules:AtNoon", "no_such_module:X")
+    names = [["dependensy"], *([each] for each in own), ["dependency", "dependency"]]
+    snapshot(refusals(lambda asked: rules(asked, directory=folder), *names))

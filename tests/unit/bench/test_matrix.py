@@ -117,28 +117,6 @@ def test_too_little_progress_is_no_measurement() -> None:
         _rate(words_in(lines((16, 0), (21, 3))), words_in(lines((10, 0), (20, 3.5))))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--modes", "css"], "ccs"),
-        (["--works", "sleeps"], "--works"),
-        (["--beside", "nobody"], "--beside"),
-        (["--seconds", "0"], "--seconds"),
-    ],
-)
-def test_bad_input_is_told_before_anything_runs(arguments: list[str], words: str) -> None:
-    found = CliRunner().invoke(coscheduling, arguments, standalone_mode=False)
-    assert isinstance(found.exception, BadInput)
-    assert words in str(found.exception)
-
-
-def test_a_clock_shift_needs_a_lab_of_its_own() -> None:
-    arguments = ["--clock-shift", "10ms", "--lab", "lab"]
-    found = CliRunner().invoke(coscheduling, arguments, standalone_mode=False)
-    assert isinstance(found.exception, BadInput)
-    assert "--clock-shift" in str(found.exception)
-
-
 def test_runs_that_would_be_mixed_up_are_told_of_before_a_lab_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

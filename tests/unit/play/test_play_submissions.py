@@ -4,13 +4,12 @@ import random
 from pathlib import Path
 from typing import Any
 
-import pytest
 from kit.command import JOBS
+from kit.snapshots import Snapshot, refusals
 
 from cosched.apps.play.play_log import job_name, number_in
 from cosched.apps.play.program_map import ProgramMap
 from cosched.apps.play.submissions import Base, Plan, PlaySettings, planned
-from cosched.errors import BadInput
 from cosched.workload.shapes import Work
 
 MAP = """\
@@ -111,35 +110,16 @@ def test_what_is_wider_than_the_cluster_is_submitted_all_the_same(tmp_path: Path
     assert [job.tasks for job in plan(tmp_path, "job_id,sizes\n3,4\n4,1\n", procs=1).jobs] == [2, 2, 4, 1, 1]
 
 
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({"scale": 0.0}, "--scale: 0; expected a factor above 0"),
-        ({"scale": -1.0}, "--scale: -1"),
-        ({"scale": float("nan")}, "--scale: nan"),
-        ({"scale": float("inf")}, "--scale: inf"),
-        ({"estimates": "exakt"}, "--estimates: 'exakt' is not known"),
-        ({"speed_up": "amdal:1"}, "--speed-up"),
-    ],
-)
-def test_settings_that_cannot_be_are_told_by_their_option(tmp_path: Path, settings: Any, told: str) -> None:
-    with pytest.raises(BadInput) as refused:
-        plan(tmp_path, **settings)
-    assert told in str(refused.value)
-
-
-def test_a_log_without_a_job_and_one_that_is_none_are_told(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"log\.swf"):
-        plan(tmp_path, log="; MaxProcs: 4\n")
-    with pytest.raises(BadInput, match="18 numbers"):
-        plan(tmp_path, log="this is no log\n")
-
-
-def test_evolving_jobs_and_numbers_that_come_twice_are_told(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"shapes\.csv:2: evolve"):
-        plan(tmp_path, "job_id,min,max,evolve\n1,1,2,50%:+1\n")
-    with pytest.raises(BadInput, match="a job number that an earlier line has"):
-        plan(tmp_path, "job_id,sizes\n1,1-2\n", log=JOBS + JOBS)
+def test_what_cannot_be_planned_is_refused(tmp_path: Path, snapshot: Snapshot) -> None:
+    """Settings by their option, logs, evolving jobs, and numbers that come twice."""
+    scales = ({"scale": each} for each in (0.0, -1.0, float("nan"), float("inf")))
+    logs = ({"log": "; MaxProcs: 4\n"}, {"log": "this is no log\n"})
+    shapes = (
+        {"shapes": "job_id,min,max,evolve\n1,1,2,50%:+1\n"},
+        {"shapes": "job_id,sizes\n1,1-2\n", "log": JOBS + JOBS},
+    )
+    others = ({"estimates": "exakt"}, {"speed_up": "amdal:1"})
+    snapshot(refusals(lambda settings: plan(tmp_path, **settings), *scales, *others, *logs, *shapes))
 
 
 def test_what_was_skipped_of_the_log_is_counted(tmp_path: Path) -> None:

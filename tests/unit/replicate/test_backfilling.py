@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kit.command import Call, cosched  # noqa: F401 (a fixture)
 from kit.replications import outline, quiet
 from kit.snapshots import Snapshot
 
@@ -121,29 +122,9 @@ def test_people_get_tables_then_verdicts(
 
 
 @pytest.mark.usefixtures("no_logs")
-def test_an_absent_log_is_named_with_the_remedies(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["replicate", "backfilling", "--quick"])
-    assert ended.value.code == 2
-    message = capsys.readouterr().err
-    for part in ("KTH-SP2-1996-2.1-cln", "COSCHED_TRACES", "cosched workload fetch KTH-SP2-1996-2.1-cln"):
-        assert part in message
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["backfilling", "--real"], "decided in simulation only: the paper has no real part"),
-        (["coallocation", "--real"], "decided in simulation only: the paper has no real part"),
-        (["backfiling"], "did you mean 'backfilling'?"),
-        (["backfilling", "no-such-log.swf"], "no-such-log.swf: no such file"),
-    ],
-)
-def test_what_cannot_be_done_says_so(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["replicate", *arguments])
-    assert ended.value.code == 2
-    assert message in capsys.readouterr().err
+def test_what_cannot_be_done_says_so(snapshot: Snapshot, cosched: Call) -> None:  # noqa: F811
+    """Of all papers: a log that is not here, a real part where there is none, options that do not go together."""
+    snapshot.replay(cosched)
 
 
 @pytest.mark.usefixtures("no_logs")

@@ -193,20 +193,3 @@ def test_what_owners_wait_is_judged_from_the_contracts_runs_beside_the_trials(
     assert claim["ours"] == pytest.approx(502.0)
     assert [row["mode"] for row in found["tables"]["figure10"]["rows"]] == ["ccs", "none"]
     assert (tmp_path / "figure10.png").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (["--seeds", "0"], "--real"),
-        (["--add"], "--real"),
-        (["--real", "--quick"], "--seeds and --experiments"),
-        (["--real", "--experiments", "cosheduling"], "did you mean 'coscheduling'"),
-        (["--real", "--add"], "without --out"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(options: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["replicate", "cisne", *options])
-    assert ended.value.code == 2
-    assert told in capsys.readouterr().err

@@ -175,22 +175,3 @@ def test_without_a_job_that_ran_there_is_nothing_to_judge() -> None:
     none = msgspec.structs.replace(trial("bfm", FIFO, 1, 9.0), jobs=[])
     with pytest.raises(Failed, match="no job ran in the trial of fifo"):
         said("bfm", [none], [{}], {})
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (["adaptive", "--length", "5"], "--real"),
-        (["adaptive", "--scale", "0.1"], "--real"),
-        (["adaptive", "--real", "--scale", "0"], "a factor above 0"),
-        (["adaptive", "--real", "--experiments", "coscheduling"], "--experiments"),
-        (["bfm", "--real", "--quick"], "--seeds and --experiments"),
-        (["cisne", "--real", "--scale", "0.5"], "adaptive or bfm"),
-        (["bfm", "--real", "--add"], "without --out"),
-    ],
-)
-def test_what_cannot_be_asked_for_is_refused(options: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["replicate", *options])
-    assert ended.value.code == 2
-    assert told in capsys.readouterr().err

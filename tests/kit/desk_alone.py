@@ -45,6 +45,8 @@ class DeskAlone:
     def __init__(self, directory: Path, users: tuple[str, ...] = ()) -> None:
         """What it keeps is in that directory, its sockets are too."""
         self.held: bool | None = None
+        self.jobs: list[dict[str, Any]] = []  # that are shown
+        self.is_job = False  # whether who asks is a job's process
         self.shares: list[float | None] = []  # of the CPU, that it left to jobs
         self.complaints: list[str] = []
         self.changes = 0
@@ -58,10 +60,10 @@ class DeskAlone:
             hold=self._hold,
             share=self.shares.append,
             probe=lambda _: True,
-            jobs=list,
+            jobs=lambda: self.jobs,
             end=lambda _: [],
             ended=list,
-            is_job=lambda _: False,
+            is_job=lambda _: self.is_job,
             limits=lambda: LIMITS,
             changed=self._changed,
         )

@@ -1,19 +1,16 @@
-"""What strangers are told at the desk's socket: by the rule alone, and by a real guard asked by real users and jobs."""
+"""What strangers are told at the desk's socket: by the rule alone, and by a desk that it was asked of."""
 
-import json
+from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.desk_socket import ask_as
-from kit.desk_socket import desk as at_desk
-from kit.guards import RealGuard
-from kit.waiting import BOUND_S, wait_for
+from kit.desk_alone import desk_alone
 
 from cosched.apps.cli.shared.desk_words import document, lines
+from node_agent.guard.desk import switch
 from node_agent.guard.desk.view import PAUSED, availability, public_status
 
 ANN, BOB = 1001, 3_000_000_000
-NOBODY = 65_534
 
 
 def job(number: int, uid: int, user: str, **more: Any) -> dict[str, Any]:
@@ -75,6 +72,28 @@ def test_pause_is_told_without_its_author_and_its_end() -> None:
     assert public_status(status(armed=False), BOB)["limits"]["cpus"] is None
 
 
+def test_stranger_and_a_job_of_the_owner_are_told_so_and_all_others_in_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the seat is the job's own user; the job could be a program from elsewhere."""
+    monkeypatch.setattr(switch, "local_users", lambda: {ANN})
+    with desk_alone(tmp_path) as desk:
+        desk.jobs = [job(5, ANN, "ann"), job(6, BOB, "bob")]
+        assert desk.said(0, "ban", user="eve")["ok"]
+        full, own, none = ["ann", "bob"], ["ann", None], [None, None]
+        seen = ((0, False, full), (0, True, full), (ANN, False, full), (ANN, True, own), (7, False, none))
+        for uid, is_job, users in seen:
+            desk.is_job = is_job
+            told = desk.said(uid, "status")
+            assert [each["user"] for each in told["jobs"]] == users
+            assert (told["armed"], "bans" in told["word"]) == ((True, True) if users is full else (None, False))
+        desk.is_job = False
+        desk.said(0, "pause")
+        assert (desk.said(ANN, "status")["paused"], desk.said(7, "status")["paused"]) == (
+            "root has paused parallel work at this desk", PAUSED
+        )  # fmt: skip
+
+
 def test_command_prints_what_a_stranger_is_told() -> None:
     told = document({**public_status(status(), BOB), "paused_for_s": None}, status())
     said = lines(told)
@@ -82,47 +101,3 @@ def test_command_prints_what_a_stranger_is_told() -> None:
     assert said[1] == "  job 5: another user's"
     assert said[2].startswith("  job 6 of bob: 3 processes, ")
     assert not [line for line in said if "ann" in line or "banned" in line]
-
-
-def test_another_user_of_the_machine_sees_neither_owner_nor_whose_jobs_run(guard: RealGuard) -> None:
-    guard.prepare()
-    guard.shell("exec sleep 600")
-    at_desk(guard, "ban", user="eve")
-    full, told = at_desk(guard, "status"), ask_as(NOBODY, guard, do="status")
-    assert (full["armed"], full["jobs"][0]["user"], list(full["word"]["bans"])) == (True, guard.user, ["eve"])
-    assert (told["armed"], told["word"], told.get("availability")) == (None, {}, "limited")
-    assert [(each["job"], each["user"], each["processes"]) for each in told["jobs"]] == [(1, None, None)]
-    assert guard.user not in json.dumps(told)
-    at_desk(guard, "pause")
-    assert "root" in at_desk(guard, "status")["paused"]
-    assert ask_as(NOBODY, guard, do="status")["paused"] == PAUSED
-    (own,) = ask_as(guard.account.pw_uid, guard, do="status")["jobs"]
-    assert (own["user"], own["processes"]) == (guard.user, 1), "a job of one's own"
-
-
-def test_job_of_the_owner_sees_as_a_stranger_what_its_user_sees_in_full(make_guard: Any) -> None:
-    """At the seat is the job's own user; the job could be a program from elsewhere."""
-    guard = make_guard(start=False)
-    machine = guard.directory / "run-of-machine"
-    (machine / "systemd/sessions").mkdir(parents=True)
-    guard.within = ["unshare", "--mount", "sh", "-c", f'mount -n --bind {machine} /run && exec "$@"', "sh"]
-    uid = guard.account.pw_uid
-    (machine / "systemd/sessions/2").write_text(f"UID={uid}\nACTIVE=1\nREMOTE=0\nCLASS=user\nTYPE=wayland\n")
-    guard.start()
-    guard.prepare()
-    ask = (
-        "import socket\n"
-        "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
-        f"s.settimeout({BOUND_S})\n"
-        f"s.connect('{guard.directory}/run/desk.sock')\n"
-        's.send(b\'{"do": "status"}\')\n'
-        "print(s.recv(65536).decode())\n"
-    )
-    program = guard.work / "ask.py"
-    program.write_text(ask)
-    guard.shell(f"/usr/bin/python3 -I {program}")
-    guard.event("exited", status=0)
-    told = json.loads(guard.output())
-    assert (told["ok"], told["armed"], told["word"], told.get("availability")) == (True, None, {}, "limited")
-    full = wait_for(lambda: ask_as(uid, guard, do="status"), "the answer to its user outside of the job")
-    assert (full["armed"], full["word"]["wake"]) == (True, False)

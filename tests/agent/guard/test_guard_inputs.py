@@ -1,16 +1,16 @@
 """No input ends the guard: what comes in is checked for its type, and a callback that raises takes its peer alone."""
 
-import json
 import os
 import random
 import signal
 import socket
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.guards import RealGuard, alive
+from kit.desk_alone import desk_alone
 
 from cosched.linux.process import boottime_us
 from node_agent.guard.base.loop import Duty, Loop
@@ -34,26 +34,13 @@ ODD = (
 )
 
 
-def said(guard: RealGuard, packet: bytes) -> bytes:
-    """A packet at the desk's socket, and the answer; empty where the guard has hung up."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-        connection.settimeout(30)
-        connection.connect(f"{guard.directory}/run/desk.sock")
-        connection.send(packet)
-        return connection.recv(65536)
-
-
-def test_nothing_said_at_the_desk_ends_the_guard(guard: RealGuard) -> None:
-    assert guard.process is not None
-    for text in ODD:
-        answer = json.loads(said(guard, text.encode()))
-        assert answer["error"] == "unknown", text
+def test_whatever_is_said_at_the_desk_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     chance = random.Random(20)
-    for _ in range(50):
-        assert json.loads(said(guard, chance.randbytes(chance.randrange(1, 200))))["error"] == "unknown"
-    assert alive(guard.process.pid)
-    assert json.loads(said(guard, b'{"do": "status"}'))["paused"] == ""
-    assert guard.errors() == ""
+    with desk_alone(tmp_path) as desk:
+        before = desk.desk.status_fields()
+        for packet in (*map(str.encode, ODD), *(chance.randbytes(chance.randrange(1, 200)) for _ in range(50))):
+            assert desk.heard(0, packet)["error"] == "unknown", packet
+        assert (desk.desk.status_fields(), desk.changes, desk.complaints) == (before, 0, [])
 
 
 @pytest.fixture(name="loop")

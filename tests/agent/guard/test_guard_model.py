@@ -105,16 +105,8 @@ class Real:
                 go = guard.work / "go"
                 guard.shell(f"until [ -e {go} ]; do sleep 0.02; done; rm {go}; exit 3", n=request.n)
             elif isinstance(request, fx.ResizeGroup):
-                guard.ask(
-                    {
-                        "do": "resize",
-                        **job,
-                        "n": request.n,
-                        "tasks": request.tasks,
-                        "cpus": request.cpus,
-                        "asleep": False,
-                    }
-                )
+                share = {"n": request.n, "tasks": request.tasks, "cpus": request.cpus, "asleep": False}
+                guard.ask({"do": "resize", **job, **share})
             elif isinstance(request, fx.KillGroup):
                 guard.ask({"do": "kill", **job, "grace_us": request.grace_us})
             else:
@@ -184,5 +176,5 @@ def test_the_model(wanted: list[Any]) -> None:
     assert said(Model()) == wanted
 
 
-def test_the_guard(any_guard: RealGuard, wanted: list[Any]) -> None:
-    assert said(Real(any_guard)) == wanted
+def test_the_guard(guard: RealGuard, wanted: list[Any]) -> None:
+    assert said(Real(guard)) == wanted

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("sets_aside")
 #: In this many histories each of the mutants has to be found.
 WITHIN = 200
 #: With what is patched for a history, the promise that the judge names, and the first seed that finds it.
-PATCHES: dict[Callable[[], AbstractContextManager[None]], tuple[str, int]] = {
+PATCHES: dict[Callable[[], AbstractContextManager[object]], tuple[str, int]] = {
     mutants.no_lock: ("O4", 2),
     mutants.no_checksums: ("O2", 7),
     mutants.no_labs: ("C1", 1),
@@ -74,7 +74,7 @@ def test_a_node_is_found_that(mutant: type[Node]) -> None:
 
 
 @pytest.mark.parametrize("mutant", PATCHES)
-def test_it_is_found_that_there_are(mutant: Callable[[], AbstractContextManager[None]]) -> None:
+def test_it_is_found_that_there_are(mutant: Callable[[], AbstractContextManager[object]]) -> None:
     with mutant():
         found(*PATCHES[mutant])
 

@@ -1,7 +1,7 @@
 """Deliberately bad policies, machines and hosts: each is caught by a property that is named where it is used."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
@@ -38,6 +38,7 @@ from space_scheduler.simulator import host
 from space_scheduler.simulator.world import Run
 
 FITS = Reason(Why.FITS)
+Patch = AbstractContextManager[object]
 
 # --- policies ---------------------------------------------------------------------------------------------------------
 
@@ -178,44 +179,35 @@ class FailsFor:
 # --- single lines of the backfilling policies -------------------------------------------------------------------------
 
 
-@contextmanager
-def shadow_off_by_one() -> Iterator[None]:
+def shadow_off_by_one() -> Patch:
     """A job that ends one microsecond after the shadow time passes for one that ends in time."""
 
     def obstacle(procs: int, estimate_us: int, *rest: int) -> Why | None:
         return feasibility.obstacle(procs, estimate_us - 1, *rest)
 
-    with patch.object(counted, "obstacle", obstacle):
-        yield
+    return patch.object(counted, "obstacle", obstacle)
 
 
-@contextmanager
-def shadow_ignored() -> Iterator[None]:
+def shadow_ignored() -> Patch:
     """Greedy first fit that promises the head its reservation all the same."""
 
     def obstacle(procs: int, estimate_us: int, now_us: int, free_procs: int, *_: int) -> Why | None:
         return feasibility.obstacle(procs, estimate_us, now_us, free_procs)
 
-    with patch.object(counted, "obstacle", obstacle):
-        yield
+    return patch.object(counted, "obstacle", obstacle)
 
 
-@contextmanager
-def extra_not_decremented() -> Iterator[None]:
+def extra_not_decremented() -> Patch:
     """The extra processors are given away again and again."""
-    with patch.object(CountedFuture, "_spend_extra", lambda *_: None):
-        yield
+    return patch.object(CountedFuture, "_spend_extra", lambda *_: None)
 
 
-@contextmanager
-def sleepers_anywhere() -> Iterator[None]:
+def sleepers_anywhere() -> Patch:
     """Equipartition places what cannot be: sleeping processes of a job on nodes of any cluster. (It was so.)"""
-    with patch.object(resident, "started", resident._started):
-        yield
+    return patch.object(resident, "started", resident._started)
 
 
-@contextmanager
-def one_extra_too_many() -> Iterator[None]:
+def one_extra_too_many() -> Patch:
     """The head's own processors are counted short by one."""
     honest = counted.shadow_of
 
@@ -223,12 +215,10 @@ def one_extra_too_many() -> Iterator[None]:
         shadow_us, extra_procs = honest(*arguments)
         return shadow_us, extra_procs + (shadow_us != FOREVER_US)
 
-    with patch.object(counted, "shadow_of", shadow_of):
-        yield
+    return patch.object(counted, "shadow_of", shadow_of)
 
 
-@contextmanager
-def compression_moves_later() -> Iterator[None]:
+def compression_moves_later() -> Patch:
     """Each reservation is taken out and placed again behind all others."""
 
     def later(future: KeptFuture, queue: Iterable[Job]) -> dict[int, int]:
@@ -241,12 +231,10 @@ def compression_moves_later() -> Iterator[None]:
         table.shapes = None
         return before
 
-    with patch.object(KeptFuture, "compress", later):
-        yield
+    return patch.object(KeptFuture, "compress", later)
 
 
-@contextmanager
-def schedule_order_reversed() -> Iterator[None]:
+def schedule_order_reversed() -> Patch:
     """Compression in the order of the schedule, begun at the wrong end."""
     honest = conservative._in_schedule_order
 
@@ -255,8 +243,7 @@ def schedule_order_reversed() -> Iterator[None]:
         due = [job for job in jobs if starts_us[job.id] <= snapshot.now_us]
         return due + [job for job in reversed(jobs) if job not in due]
 
-    with patch.object(conservative, "_in_schedule_order", reversed_):
-        yield
+    return patch.object(conservative, "_in_schedule_order", reversed_)
 
 
 # --- machines ---------------------------------------------------------------------------------------------------------
@@ -295,32 +282,27 @@ class HalfApplier(SchedulerState):
         return done + super()._apply(rest, event)
 
 
-class GenerousCapacity(CountedCapacity):
-    def give(self, job: Job, allocation: Allocation) -> None:
-        super().give(job, allocation)
-        self.free_procs += allocation.procs
+def giving_back(name: str, more: Callable[[Allocation], int]) -> type[SchedulerState]:
+    """A machine that counts so many processors more than a job has held when it ends."""
+
+    class Capacity(CountedCapacity):
+        def give(self, job: Job, allocation: Allocation) -> None:
+            super().give(job, allocation)
+            self.free_procs += more(allocation)
+
+    class Giving(SchedulerState):
+        def __init__(self, *how: Any) -> None:
+            super().__init__(*how)
+            self.machine.capacity = Capacity()
+
+    Giving.__name__ = name
+    return Giving
 
 
-class Generous(SchedulerState):
-    """Counts the processors of an ended job twice."""
-
-    def __init__(self, *how: Any) -> None:
-        super().__init__(*how)
-        self.machine.capacity = GenerousCapacity()
-
-
-class LeakingCapacity(CountedCapacity):
-    def give(self, job: Job, allocation: Allocation) -> None:
-        super().give(job, allocation)
-        self.free_procs -= 1
-
-
-class Leaker(SchedulerState):
-    """Keeps a processor of every job that ends."""
-
-    def __init__(self, *how: Any) -> None:
-        super().__init__(*how)
-        self.machine.capacity = LeakingCapacity()
+#: Counts the processors of an ended job twice.
+Generous = giving_back("Generous", lambda allocation: allocation.procs)
+#: Keeps a processor of every job that ends.
+Leaker = giving_back("Leaker", lambda allocation: -1)
 
 
 @handling(JobSubmitted)
@@ -362,18 +344,14 @@ class Stammerer(Run):
             super().enter(at_us, event)
 
 
-@contextmanager
-def machine(mutant: type[SchedulerState]) -> Iterator[None]:
+def machine(mutant: type[SchedulerState]) -> Patch:
     """The simulator with another machine."""
-    with patch.object(host, "SchedulerState", mutant):
-        yield
+    return patch.object(host, "SchedulerState", mutant)
 
 
-@contextmanager
-def simulator(mutant: type[Run]) -> Iterator[None]:
+def simulator(mutant: type[Run]) -> Patch:
     """The core with another simulator."""
-    with patch.object(host, "Run", mutant):
-        yield
+    return patch.object(host, "Run", mutant)
 
 
 @handling(NodesLost)

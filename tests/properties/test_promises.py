@@ -98,7 +98,7 @@ def test_ending_exactly_once_catches_the_amnesiac() -> None:
     ],
     ids=["forgetter", "leaker", "dropper"],
 )
-def test_draining_catches(what: AbstractContextManager[None], policy: Policy) -> None:
+def test_draining_catches(what: AbstractContextManager[object], policy: Policy) -> None:
     """A simulation that cannot end says so, and whom it concerns."""
     with what:
         fails(lambda load: each_job_ends_exactly_once(run(load, policy)))
@@ -146,7 +146,7 @@ def test_easys_reservations_only_come_nearer(load: Workload, ties: Ties) -> None
 
 @pytest.mark.parametrize("ties", Ties)
 @pytest.mark.parametrize("mutant", OF_ONE_LINE)
-def test_the_heads_reservation_catches(mutant: type[AbstractContextManager[None]], ties: Ties) -> None:
+def test_the_heads_reservation_catches(mutant: type[AbstractContextManager[object]], ties: Ties) -> None:
     with mutant():
         fails(lambda load: first_promises_are_kept(run(load, "easy", ties).outcome))
         fails(lambda load: no_promise_is_moved_later(run(load, "easy", ties).seen))
@@ -180,7 +180,7 @@ def test_nothing_started_in_a_pass_moves_a_reservation_of_that_pass(
 
 
 @pytest.mark.parametrize("mutant", OF_ONE_LINE)
-def test_reservations_of_a_pass_catch(mutant: type[AbstractContextManager[None]]) -> None:
+def test_reservations_of_a_pass_catch(mutant: type[AbstractContextManager[object]]) -> None:
     with mutant():
         fails(lambda load: run(load, Watched(Backfill(1), 1)))
 
@@ -232,7 +232,7 @@ def test_the_guarantee_catches_backfilling_anew() -> None:
 @pytest.mark.parametrize(
     ("choice", "mutant"), [("arrival", mutants.compression_moves_later), ("schedule", mutants.schedule_order_reversed)]
 )
-def test_the_guarantee_catches(choice: str, mutant: type[AbstractContextManager[None]]) -> None:
+def test_the_guarantee_catches(choice: str, mutant: type[AbstractContextManager[object]]) -> None:
     with mutant():
         fails(lambda load: first_promises_are_kept(run(load, f"conservative({choice})").outcome))
         fails(lambda load: no_promise_is_moved_later(run(load, f"conservative({choice})").seen))

@@ -112,8 +112,10 @@ def _fixtures(item: pytest.Item) -> list[str]:
 
 @pytest.fixture
 def snapshot(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Snapshot]:
-    """The snapshot of the test, which has to read it; for a terminal of 80 columns."""
+    """The snapshot of the test, which has to read it; for a terminal of 80 columns, and nothing told to this user yet."""
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("XDG_CACHE_HOME", f"{tmp_path}-cache")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
     failed = request.session.testsfailed
     made = Snapshot(_file_of(request.node), request.config.option.update_snapshots, {str(tmp_path): "$HERE"})
     yield made

@@ -387,6 +387,7 @@ def test_ctrl_c_of_a_waiting_submission_leaves_the_job(call: Call, service: Live
     assert f"job {job_id} goes on without this command ('cosched cancel {job_id}' ends it)" in err
     assert shown(call, job_id)["state"] == "running"
     assert call("cancel", job_id).status == 0
+    assert call("wait", job_id).status == 130  # and its place is free for the next test
 
 
 def test_what_the_service_refuses(snapshot: Snapshot, call: Call) -> None:

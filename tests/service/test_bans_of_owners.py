@@ -1,14 +1,21 @@
 """Owners ban users by their names: what becomes of that where names are looked up slowly, in vain, or not at all."""
 
+import asyncio
+import math
 import pwd
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from kit.service import Agent, Cluster, Running, running
+import pytest_asyncio
+from kit.service import Cluster, Running, running
+from kit.waiting import BOUND_S
 
 from cosched.wire import messages as wire
+from space_scheduler.service.launch.nodes import NodeBook
+from space_scheduler.service.launch.values import AnyInput, OwnerSaid
 from space_scheduler.service.link import bans as link_bans
 
 NUMBERS = {"bob": 1002, "eve": 1003, "zoe": 1004}
@@ -50,76 +57,90 @@ def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Directory]:
     made.answers.set()
 
 
-@asynccontextmanager
-async def at_desk(service: Running, *banned: str) -> AsyncIterator[Agent]:
-    """The agent of a node whose owner has said that before."""
-    async with service.agent("n1", agrees=False) as agent:
-        await agent.say(wire.OwnersWord(bans=banned))
-        await agent.beat()
-        yield agent
+class Desk:
+    """What n1's owner says, with the numbers of users that are handed on; a look at what is due is a test's."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int, ...]] = []
+        self.book = NodeBook(["n1"], lambda: 0.0)
+        session: Any = SimpleNamespace(name="n1", word=None, banned=(), looked_up_s=-math.inf)
+        self.session = session
+        self.bans = link_bans.Bans(self.book, self.hands_on, {"n1": session})
+
+    def hands_on(self, said: AnyInput) -> None:
+        assert isinstance(said, OwnerSaid)
+        self.told.append(said.banned)
+
+    async def says(self, *banned: str) -> tuple[int, ...]:
+        await self.bans.said(self.session, wire.OwnersWord(bans=banned))
+        return self.told[-1]
+
+    async def until(self, *banned: int) -> None:
+        async with asyncio.timeout(BOUND_S):
+            while self.told[-1] != banned:
+                self.bans.look_again()
+                await asyncio.sleep(0.01)
 
 
-async def bans(service: Running, *wanted: int) -> None:
-    entry = service.service.book.entry("n1")
-    await service.until(lambda: entry.size is not None and entry.size.bans == wanted, f"bans of {wanted}")
+@pytest_asyncio.fixture
+async def desk() -> AsyncIterator[Desk]:
+    made = Desk()
+    yield made
+    made.bans.close()
 
 
 async def test_a_directory_that_is_away_takes_no_ban_back(cluster: Cluster, directory: Directory) -> None:
     """Not after a restart of the scheduler either, which knows numbers alone."""
-    async with running(cluster) as service, at_desk(service, "bob"):
-        await bans(service, 1002)
+
+    async def banned(service: Running, *wanted: int) -> None:
+        entry = service.service.book.entry("n1")
+        await service.until(lambda: entry.size is not None and entry.size.bans == wanted, f"bans of {wanted}")
+
+    async with running(cluster) as service, service.agent("n1") as agent:
+        await agent.say(wire.OwnersWord(bans=("bob",)))
+        await banned(service, 1002)
     directory.away = True
-    async with running(cluster) as service:
-        async with at_desk(service, "bob") as agent:
-            await service.beaten("n1")
-            await bans(service, 1002)
-            await agent.say(wire.OwnersWord(bans=("bob", "eve")))
-            await agent.say(wire.OwnersWord())
-            await bans(service)
-        async with at_desk(service, "bob"):
-            await bans(service)
+    async with running(cluster) as service, service.agent("n1", agrees=False) as agent:
+        for word, wanted in ((("bob",), (1002,)), (("bob", "eve"), (1002,)), ((), ()), (("bob",), ())):
+            await agent.say(wire.OwnersWord(bans=word))
+            await agent.beat()
+            await banned(service, *wanted)
 
 
 async def test_who_is_not_found_is_looked_for_again(
-    cluster: Cluster, directory: Directory, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link_bans, "_LASTS_S", 0.0)
     monkeypatch.setattr(link_bans, "_APART_S", 0.0)
+    desk.bans._numbers._lasts_s = 0.0
     directory.away = True
-    async with running(cluster) as service, at_desk(service, "bob"):
-        await bans(service)
-        directory.away = False
-        await bans(service, 1002)
+    assert await desk.says("bob") == ()
+    directory.away = False
+    await desk.until(1002)
 
 
-async def test_who_is_unknown_here_keeps_nobody_banned(cluster: Cluster, directory: Directory) -> None:
-    async with running(cluster) as service, at_desk(service, "bob", "stranger") as agent:
-        await bans(service, 1002)
-        await agent.say(wire.OwnersWord(bans=("eve", "stranger")))
-        await bans(service, 1003)
+async def test_who_is_unknown_here_keeps_nobody_banned(
+    desk: Desk, directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link_bans, "_APART_S", 0.0)
+    assert await desk.says("bob", "stranger") == (1002,)
+    desk.book.entry("n1").recorded_bans = (1002,)
+    assert await desk.says("eve", "stranger") == (1003,)
 
 
 async def test_a_slow_directory_keeps_nobody_waiting_but_the_word(
-    cluster: Cluster, directory: Directory, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(link_bans, "_WAIT_S", 0.0)
     directory.answers.clear()
-    async with running(cluster) as service, at_desk(service, "bob", "eve"):
-        await bans(service)  # the event loop goes on, and the link
-        directory.answers.set()
-        await bans(service, 1002, 1003)
+    assert await desk.says("bob", "eve") == (), "the event loop goes on, and the link"
+    directory.answers.set()
+    await desk.until(1002, 1003)
     assert threading.main_thread() not in directory.threads
 
 
-async def test_the_same_names_are_looked_up_once_and_others_not_at_once(
-    cluster: Cluster, directory: Directory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(link_bans, "_APART_S", 3600.0)
-    async with running(cluster) as service, at_desk(service, "bob") as agent:
-        await bans(service, 1002)
-        for other in range(50):
-            await agent.say(wire.OwnersWord(bans=("bob", f"nobody-{other}")))
-        await agent.say(wire.OwnersWord(0.25, bans=("bob",)))
-        entry = service.service.book.entry("n1")
-        await service.until(lambda: entry.word.cpu_ratio == 0.25, "heard")
-        assert directory.asked == ["bob"]
+async def test_the_same_names_are_looked_up_once_and_others_not_at_once(desk: Desk, directory: Directory) -> None:
+    assert await desk.says("bob") == (1002,)
+    for other in range(50):
+        await desk.says("bob", f"nobody-{other}")
+    assert await desk.says("bob") == (1002,)
+    assert directory.asked == ["bob"]

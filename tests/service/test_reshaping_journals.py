@@ -18,7 +18,7 @@ from space_scheduler.machine.record import IllegalTransition, UnknownJob
 from space_scheduler.replay import replay
 from space_scheduler.service.core.journalled import Settings, opened
 
-LIVES = 200 if os.environ.get("HYPOTHESIS_PROFILE") == "campaign" else 12
+LIVES = 200 if os.environ.get("HYPOTHESIS_PROFILE") == "campaign" else 8
 
 
 class Reshaped(Driven):

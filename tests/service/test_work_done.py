@@ -6,15 +6,21 @@ from contextlib import closing
 
 import pytest
 from kit.service import Agent, Cluster, Running, running
+from service.test_service_core import Rules, posted, sent
 
 from cosched.model.contract import SocialContract
+from cosched.model.job import JobState
 from cosched.model.node import Presence, Usage
 from cosched.model.time import US_PER_S
 from cosched.wire import messages as wire
+from space_scheduler.machine import events as ev
+from space_scheduler.service.core.worker import Post
 from space_scheduler.service.journal.clock import boottime_s
+from space_scheduler.service.launch.values import Effect, Heard
 from space_scheduler.service.launch.work_done import WorkDone
 
 MINUTE_US = 60 * US_PER_S
+SHARED = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=2)
 
 
 def work(*nodes: str, limit_us: int = 10 * MINUTE_US, left_us: float | None = None, rate: float = 1.0) -> WorkDone:
@@ -99,30 +105,25 @@ def test_a_job_goes_on_after_a_restart_with_what_the_core_knows_and_is_over_at_i
     assert done.news() is None, "it is ended, not predicted"
 
 
-async def test_a_job_that_shares_its_node_is_ended_when_it_has_done_the_work_of_its_limit() -> None:
-    cluster = shared()
-    try:
-        async with running(cluster) as service, service.agent("n1") as agent:
-            clock = Moved(service)
-            job_id = await service.runs(time_limit_s=100)
-            seconds = 0
-            await says(service, agent, job_id, 0, 0)
-            while seconds < 195:  # half as fast as alone: its limit is not reached after all this time
-                seconds += 5
-                clock.forward_s = seconds
-                await says(service, agent, job_id, seconds * US_PER_S // 2, seconds * US_PER_S // 2)
-            doc = await service.job(job_id)
-            assert doc.state == "running"
-            explained = await service.get(f"/v1/jobs/{job_id}/explain")
-            assert 90 < explained["coscheduling"]["done_s"] < 100
-            clock.forward_s = 215
-            await says(service, agent, job_id, 215 * US_PER_S // 2, 215 * US_PER_S // 2)
-            await agent.heard(wire.Kill)
-            ended = await service.job_in(job_id, "timed out")
-            assert ended.failure is not None
-            assert ended.failure.message == "it has done the work of its time limit, 1 min 40 s"
-    finally:
-        cluster.close()
+def test_a_job_that_shares_its_node_is_ended_when_it_has_done_the_work_of_its_limit() -> None:
+    rules = Rules(JobState.STARTING, policy="normal", contract=SHARED, lease="1d", launch_timeout="1d")
+    rules.journalled(rules.comes("n1", wire.GroupReport(1, 1, "running", 1)))
+
+    def at(second: int) -> list[Effect]:
+        rules.now_s = 100.0 + second
+        half_us = second * US_PER_S // 2
+        sign = wire.JobSigns(1, 1, "nothing", 0, (), ran_us=half_us, queued_us=half_us)
+        return rules.feed(Heard("n1", wire.Heartbeat(Usage(), Presence.AWAY, jobs=(sign,))))
+
+    told = [effect for second in range(0, 116, 5) for effect in at(second)]
+    assert sent(told, wire.Kill) == [], "half as fast as alone: its limit of a minute is not reached"
+    assert [event.done_us for event in posted(told, ev.JobProgress)], "the core hears of it"
+    assert sent(at(130), wire.Kill) == [("n1", 1)]
+    (end,) = [each for each in rules.feed(Heard("n1", wire.GroupEnded(1, 1))) if isinstance(each, Post)]
+    assert end.event == ev.JobEnded(1, JobState.TIMED_OUT)
+    assert end.facts is not None
+    assert end.facts.failure is not None
+    assert end.facts.failure.message == "it has done the work of its time limit, 1 min"
 
 
 async def test_an_end_that_moves_is_journalled_and_heartbeats_as_such_are_not_and_a_restart_goes_on() -> None:
@@ -135,6 +136,8 @@ async def test_an_end_that_moves_is_journalled_and_heartbeats_as_such_are_not_an
                 clock.forward_s = second
                 await says(service, agent, job_id, second * US_PER_S // 2, second * US_PER_S // 2)
             await service.service.shell.settle()
+            explained = await service.get(f"/v1/jobs/{job_id}/explain")
+            assert explained["coscheduling"]["done_s"] == pytest.approx(50, abs=6)
             # by the core it has gone at full speed: 50 s of work too much, in steps of at least 10 s
             assert 3 <= len(told(cluster)) <= 5, told(cluster)
             assert told(cluster)[-1] == pytest.approx(45 * US_PER_S, abs=6 * US_PER_S)
@@ -149,8 +152,7 @@ async def test_an_end_that_moves_is_journalled_and_heartbeats_as_such_are_not_an
 
 def shared() -> Cluster:
     """A cluster where two tasks share a CPU, whose nodes are not given up when a test moves the clock."""
-    contract = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=2)
-    return Cluster(policy="normal", contract=contract, lease="1d", launch_timeout="1d")
+    return Cluster(policy="normal", contract=SHARED, lease="1d", launch_timeout="1d")
 
 
 class Moved:

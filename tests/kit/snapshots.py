@@ -112,7 +112,7 @@ def _fixtures(item: pytest.Item) -> list[str]:
 
 @pytest.fixture
 def snapshot(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Snapshot]:
-    """The snapshot of the test, which has to read it; for a terminal of 80 columns, and nothing told to this user yet."""
+    """The snapshot of the test, which has to read it: 80 columns wide, and of a user who was told nothing yet."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("XDG_CACHE_HOME", f"{tmp_path}-cache")
     monkeypatch.delenv("FORCE_COLOR", raising=False)

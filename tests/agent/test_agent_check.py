@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from kit.agents import DEADLINE_S, Cluster, until
+from kit.command import Call, cosched
 
 from cosched.config.node import load_node
 from cosched.linux import files, sessions
@@ -21,12 +22,14 @@ from node_agent.service import check
 from node_agent.service.card import Card, card_of, listens_asleep
 from node_agent.service.check import findings, known_to_itself_alone
 
+__all__ = ["cosched"]
+
 #: The rooms that the guard loads: its own, the programs that it starts, and rules that are pure.
 PRIVILEGED = ("guard", "policy", "programs")
 CARD = Card("eth9", "52:54:00:12:34:56", "10.0.0.255")
 
 
-def cosched(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+def program(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "cosched.apps.cli.main", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
 
@@ -36,7 +39,7 @@ async def test_everything_is_looked_at_and_named(cluster: Cluster) -> None:
     node.start_guard()
     async with cluster.scheduler():
         await until((node.run / "guard.sock").exists, "the guard")
-        ended = await asyncio.to_thread(cosched, "agent", "--config", node.config, "--check", "--json")
+        ended = await asyncio.to_thread(program, "agent", "--config", node.config, "--check", "--json")
     document = json.loads(ended.stdout)
     found = {each["what"]: each for each in document["findings"]}
     assert (document["node"], document["ok"], ended.returncode) == ("a", True, 0)
@@ -81,13 +84,13 @@ def test_uids_of_jobs_are_told_and_shared_file_systems_named(
     assert (found.level, words in found.found) == (level, True), found
 
 
-def test_what_keeps_an_agent_from_serving_is_a_failure(cluster: Cluster) -> None:
+def test_what_keeps_an_agent_from_serving_is_a_failure(cluster: Cluster, cosched: Call) -> None:
     node = cluster.node("a", start=False)
     (node.identity / "grant.pub").unlink()
     (node.identity / "node.key").chmod(0o644)
     ended = cosched("agent", "--config", node.config, "--check")
-    assert ended.returncode == 1
-    lines = {line[6:28].strip(): line for line in ended.stdout.splitlines()}
+    assert ended.status == 1
+    lines = {line[6:28].strip(): line for line in ended.out.splitlines()}
     assert lines["certificate"].startswith("fail")
     assert "mode 0644" in lines["certificate"]
     assert lines["grant key"].startswith("fail")
@@ -163,7 +166,7 @@ def test_host_name_of_its_own_loopback_is_warned_of_with_the_remedy() -> None:
     assert known_to_itself_alone("127.0.0.1", "127.0.0.1") is None
 
 
-def test_bad_settings_are_told_by_key(cluster: Cluster) -> None:
+def test_bad_settings_are_told_by_key(cluster: Cluster, cosched: Call) -> None:
     node = cluster.node("a", start=False)
     text = node.config.read_text()
     for change, words in {
@@ -171,9 +174,8 @@ def test_bad_settings_are_told_by_key(cluster: Cluster) -> None:
         'url = "wss': "scheduler.url",
     }.items():
         node.config.write_text(text.replace(change, {"a": "away_after_s = 0", "u": 'url = "ws'}[change[0]]))
-        for command in (("agent", "--config", node.config),):
-            ended = cosched(*command)
-            assert (ended.returncode, words in ended.stderr) == (2, True), ended.stderr
+        ended = cosched("agent", "--config", node.config)
+        assert (ended.status, words in ended.err) == (2, True), ended.err
 
 
 def test_an_agent_whose_port_is_taken_says_so(cluster: Cluster) -> None:
@@ -181,7 +183,7 @@ def test_an_agent_whose_port_is_taken_says_so(cluster: Cluster) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", node.port))
         taken.listen()
-        ended = cosched("agent", "--config", node.config)
+        ended = program("agent", "--config", node.config)
     assert ended.returncode == 1
     assert f"127.0.0.1', {node.port}" in ended.stderr or "in use" in ended.stderr
     assert not (node.run / "agent.sock").exists()
@@ -219,7 +221,7 @@ async def test_whether_the_machine_could_be_woken(cluster: Cluster, monkeypatch:
     ]
     for agreed, card, listens, expected in cases:
         if agreed and card is None:
-            told = await asyncio.to_thread(cosched, "desk", "wake", "on", "--socket", node.run / "desk.sock")
+            told = await asyncio.to_thread(program, "desk", "wake", "on", "--socket", node.run / "desk.sock")
             assert "wake: on" in told.stdout, told.stderr
         monkeypatch.setattr(check, "card_of", lambda address: card)  # noqa: B023
         monkeypatch.setattr(check, "listens_asleep", lambda card: listens)  # noqa: B023

@@ -45,6 +45,7 @@ class DeskAlone:
     def __init__(self, directory: Path, users: tuple[str, ...] = ()) -> None:
         """What it keeps is in that directory, its sockets are too."""
         self.held: bool | None = None
+        self.holds: list[tuple[bool, int]] = []  # all that it had them do, and since when
         self.jobs: list[dict[str, Any]] = []  # that are shown
         self.is_job = False  # whether who asks is a job's process
         self.shares: list[float | None] = []  # of the CPU, that it left to jobs
@@ -70,8 +71,8 @@ class DeskAlone:
         self.desk = Desk(loop, str(directory), records, pause, OwnersWord(records), users, os.geteuid(), reach)
 
     def _hold(self, held: bool, since_us: int) -> None:
-        del since_us
         self.held = held
+        self.holds.append((held, since_us))
 
     def _changed(self) -> None:
         self.changes += 1

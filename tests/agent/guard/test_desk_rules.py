@@ -95,6 +95,22 @@ def test_a_pause_that_ends_by_itself_on_a_full_disk_ends(tmp_path: Path, full: N
         assert desk.said(0, "status")["paused"] == ""
 
 
+@pytest.mark.parametrize(("seconds", "later_s", "paused"), [(None, 10**6, True), (60, 59, True), (60, 61, False)])
+def test_pause_is_taken_over_by_the_next_guard_or_is_over_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int | None, later_s: int, paused: bool
+) -> None:
+    with desk_alone(tmp_path) as desk:
+        since_us = process.boottime_us()
+        desk.said(0, "pause", seconds=seconds)
+    boottime_us = process.boottime_us
+    monkeypatch.setattr(process, "boottime_us", lambda: boottime_us() + later_s * process.US_PER_S)
+    with desk_alone(tmp_path) as desk:
+        held, held_since_us = desk.holds[0]
+        assert held, "what its predecessor has stopped is known"
+        assert since_us <= held_since_us <= boottime_us()
+        assert (desk.held, desk.desk.status_fields()["paused"] != "") == (paused, paused)
+
+
 PAUSED = {"boot_id": process.boot_id(), "user": "ann", "since_us": 1, "until_us": None, "until_s": None}
 _DAMAGES: list[dict[str, Any]] = [
     {"since_us": None},

@@ -125,20 +125,6 @@ def test_what_is_paused_can_be_killed(any_guard: RealGuard) -> None:
     assert not alive(pid)
 
 
-def test_a_pause_outlives_the_guard(guard: RealGuard) -> None:
-    guard.prepare()
-    guard.shell(COUNT)
-    grows(guard)
-    desk(guard, "pause")
-    guard.kill()
-    guard.start()
-    assert "has paused" in guard.status()["paused"]
-    assert guard.refused(guard.preparation(job=2))[0] == "paused"
-    stands_still(guard)
-    desk(guard, "resume")
-    grows(guard)
-
-
 def test_who_is_not_at_the_desk_may_look_and_decide_nothing(guard: RealGuard) -> None:
     assert ask_as(NOBODY, guard, do="status")["ok"]
     for do in ("pause", "resume"):
@@ -152,8 +138,8 @@ def test_who_is_not_at_the_desk_may_look_and_decide_nothing(guard: RealGuard) ->
     assert ask_as(NOBODY, guard, do="pause")["paused"] == "nobody has paused parallel work at this desk"
 
 
-def test_who_has_the_screen_decides_until_he_leaves_it(make_guard: Any) -> None:
-    """An ordinary user, in no list: by systemd's file of his session."""
+def test_who_has_the_screen_decides_until_he_leaves_it_at_a_socket_of_its_own(make_guard: Any) -> None:
+    """An ordinary user, in no list: by systemd's file of his session; also one whose number is above 2^31."""
     guard = make_guard(start=False)
     machine = guard.directory / "run-of-machine"
     session = machine / "systemd/sessions/2"
@@ -167,16 +153,7 @@ def test_who_has_the_screen_decides_until_he_leaves_it(make_guard: Any) -> None:
         session.write_text(f"UID=65534\n{elsewhere}\nCLASS=user\nTYPE=wayland\n")
         assert ask_as(NOBODY, guard, do="pause")["error"] == "user"
     assert guard.status()["paused"] == ""
-
-
-def test_user_with_uid_above_2_31_at_the_screen_decides_at_a_socket_of_its_own(make_guard: Any) -> None:
-    guard = make_guard(start=False)
-    machine = guard.directory / "run-of-machine"
-    session = machine / "systemd/sessions/2"
-    session.parent.mkdir(parents=True)
-    guard.within = ["unshare", "--mount", "sh", "-c", f'mount -n --bind {machine} /run && exec "$@"', "sh"]
     session.write_text("UID=3000000000\nACTIVE=1\nREMOTE=0\nCLASS=user\nTYPE=wayland\n")
-    guard.start()
     own = guard.directory / "run/desk/3000000000.sock"
     wait_for(lambda: own.exists() and own.stat().st_uid == 3_000_000_000, "a socket of its own")
     assert ask_as(3_000_000_000, guard, do="pause")["paused"] == "3000000000 has paused parallel work at this desk"

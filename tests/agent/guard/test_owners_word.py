@@ -1,7 +1,6 @@
 """What the desk's owner says beside a pause: ends, bans, hours, a share; who may, what outlives the guard."""
 
 import json
-import time
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -98,21 +97,6 @@ def test_outside_of_its_hours_nothing_runs_here_and_inside_it_goes_on(guard: Rea
     assert held_us == limit_us
     assert guard.listed()["deadline_us"] > limit_us, "the time outside of its hours counts in no limit"
     guard.prepare(job=2)
-
-
-def test_a_pause_that_ends_while_no_guard_is_there_leaves_nobody_frozen(guard: RealGuard) -> None:
-    guard.prepare()
-    pid = guard.shell("n=0; while :; do n=$((n+1)); echo $n >count.new; mv count.new count; sleep 0.01; done")
-    path = Path(guard.work) / "count"
-    wait_for(path.exists, "the job to count")
-    desk(guard, "pause", seconds=0.2)
-    guard.kill()
-    time.sleep(0.3)
-    guard.start()
-    assert guard.status()["paused"] == ""
-    before = path.read_text()
-    wait_for(lambda: path.read_text() != before, "the job to go on")
-    assert alive(pid)
 
 
 # --- who may ----------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import hashlib
 import platform
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -12,6 +12,7 @@ from cosched.config.convert import convert
 from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
 
+Configuration = TypeVar("Configuration")
 _EARLIER: Final = {"one-second": "wait", "skip": "drop"}
 
 
@@ -23,16 +24,20 @@ class FileDigest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sha256: str
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Made(msgspec.Struct, Generic[Configuration], frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that decides the outcome of a run, and the digests of its outputs."""
 
     command: str
     cosched: str
     python: str
     packages: dict[str, str]
-    configuration: Experiment
+    configuration: Configuration
     inputs: list[FileDigest]
     outputs: list[FileDigest] = []
+
+
+#: Of a simulation.
+Manifest = Made[Experiment]
 
 
 def digest(path: Path) -> FileDigest:
@@ -42,14 +47,16 @@ def digest(path: Path) -> FileDigest:
     return FileDigest(path.name, path.stat().st_size, sha256)
 
 
-def make(command: str, experiment: Experiment, inputs: list[Path], outputs: list[Path]) -> Manifest:
-    """The manifest of a run that has just ended."""
-    return Manifest(
+def make(
+    command: str, configuration: Configuration, inputs: list[Path], outputs: list[Path], *more: str
+) -> Made[Configuration]:
+    """The manifest of a run that has just ended, which has used ``more`` packages than all do."""
+    return Made(
         command=command,
         cosched=cosched.__version__,
         python=platform.python_version(),
-        packages=packages("matplotlib", "msgspec", "numpy", "scipy"),
-        configuration=experiment,
+        packages=packages(*sorted(("matplotlib", "msgspec", "numpy", "scipy", *more))),
+        configuration=configuration,
         inputs=[digest(path) for path in inputs],
         outputs=[digest(path) for path in sorted(outputs)],
     )

@@ -15,7 +15,7 @@ from cosched.apps.cli.shared.outputs import check_targets
 from cosched.apps.cli.shared.progress import Progress
 from cosched.apps.cli.shared.values import one_of, read_by, refuse, whole_number
 from cosched.apps.cli.shared.verb import echo_json, json_option, service
-from cosched.apps.play import play_manifest, prediction, results, session
+from cosched.apps.play import prediction, results, session
 from cosched.apps.play.play_log import PlayLog
 from cosched.apps.play.player import Player
 from cosched.apps.play.program_map import ProgramMap
@@ -207,7 +207,7 @@ def play(
         status = _played(client, plan, record, tag, patience_s=patience_us / US_PER_S, on_interrupt=on_interrupt)
     jobs = results.rows(plan.jobs, record, results.bound(settings.scale))
     results.write(jobs, files.output)
-    made = play_manifest.made(record, found.cluster, found.nodes, files.inputs, [files.output])
+    made = session.manifest(record, found, files.inputs, [files.output])
     manifests.write(made, files.manifest)
     told = None
     if predict:

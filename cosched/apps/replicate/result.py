@@ -3,10 +3,8 @@
 The files of one configuration are the same, byte for byte, wherever and whenever they are made with the same versions.
 """
 
-import platform
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,9 +12,8 @@ import msgspec
 import numpy as np
 from rich.console import Console
 
-import cosched
 from cosched.apps.replicate.claims import Claim, Verdict
-from cosched.report.manifest import FileDigest, digest
+from cosched.report.manifest import Made, digest, make
 from cosched.report.plots import figure
 from cosched.report.table import Table, shown
 
@@ -48,24 +45,11 @@ class Result:
     notes: list[str] = field(default_factory=list)
 
 
-class ReplicationManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What went in, what came out, and the configuration that makes it again."""
-
-    command: str
-    cosched: str
-    python: str
-    packages: dict[str, str]
-    configuration: dict[str, Any]
-    inputs: list[FileDigest]
-    outputs: list[FileDigest]
-
-
 #: Longer tables are for files.
 _MOST_ROWS: Final = 60
-_PACKAGES: Final = ("matplotlib", "msgspec", "numpy", "pyarrow", "scipy")
 
 
-def write(result: Result, directory: Path) -> ReplicationManifest:
+def write(result: Result, directory: Path) -> Made[dict[str, Any]]:
     """Write tables (CSV and Parquet), plots (PNG and SVG), ``claims.json`` and ``manifest.json``."""
     directory.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
@@ -77,15 +61,7 @@ def write(result: Result, directory: Path) -> ReplicationManifest:
         written += figure(plot.draw, directory / name, plot.size_in)
     written.append(directory / "claims.json")
     written[-1].write_bytes(_indented({"paper": result.paper, "title": result.title, "claims": result.claims}))
-    manifest = ReplicationManifest(
-        command=f"replicate {result.paper}",
-        cosched=cosched.__version__,
-        python=platform.python_version(),
-        packages={name: version(name) for name in _PACKAGES},
-        configuration=result.configuration,
-        inputs=[digest(path) for path in result.inputs],
-        outputs=[digest(path) for path in sorted(written)],
-    )
+    manifest = make(f"replicate {result.paper}", result.configuration, result.inputs, written, "pyarrow")
     (directory / "manifest.json").write_bytes(_indented(manifest))
     return manifest
 

@@ -107,9 +107,11 @@ def test_a_map_for_nobody_is_not_answered_and_one_with_the_same_shares_is(job: J
     assert running.ranks == [0]
 
 
-@pytest.mark.parametrize("system", WHEELS)
-@pytest.mark.parametrize("victim", [0, 3], ids=["the leader", "a sleeper"])
-def test_a_rank_that_is_killed_takes_the_job_with_it_and_nobody_sleeps_on(
+@pytest.mark.parametrize(
+    ("system", "victim"),
+    [pytest.param(*system.values, victim, marks=system.marks) for system, victim in zip(WHEELS, (0, 3), strict=True)],
+)
+def test_a_leader_or_sleeper_that_is_killed_takes_the_job_with_it_and_nobody_sleeps_on(
     them: Agents, tmp_path: Path, system: str, victim: int
 ) -> None:
     with counting(system, tmp_path).run(tmp_path, [2, 2]) as running:
@@ -141,13 +143,17 @@ def test_an_exception_ends_the_job_and_is_told(them: Agents, tmp_path: Path) -> 
         assert out == ""
 
 
-@pytest.mark.parametrize("system", WHEELS)
-@pytest.mark.parametrize("who", ["no rank", "some ranks"])
-def test_where_ranks_have_no_agent_all_are_enabled_for_good(
-    them: Agents, tmp_path: Path, system: str, who: str
+@pytest.mark.parametrize(
+    ("system", "changes"),
+    [
+        *(pytest.param(*system.values, {"WITHOUT": "3"}, marks=system.marks) for system in WHEELS),
+        pytest.param(*WHEELS[1].values, {"COSCHED_JOB_SOCKET": ""}, marks=WHEELS[1].marks),
+    ],
+)
+def test_where_a_rank_or_each_has_no_agent_all_are_enabled_for_good(
+    them: Agents, tmp_path: Path, system: str, changes: dict[str, str]
 ) -> None:
     them.offer(1, ONE)
-    changes = {"COSCHED_JOB_SOCKET": ""} if who == "no rank" else {"WITHOUT": "3"}
     with counting(system, tmp_path).run(tmp_path, [2, 2], 0.001, **changes) as running:
         assert running.ranks == [0, 1, 2, 3]
         running.enough()

@@ -63,26 +63,11 @@ def begin(lab: Lab, client: Client, tmp_path: Path) -> Begin:
 
     def begun(*options: str) -> subprocess.Popen[str]:
         argv = [sys.executable, "-m", "cosched.apps.cli.main", "workload", "play", "log.swf", "--map", "map.yaml"]
-        argv += [
-            "--scale",
-            "0.05",
-            "--output",
-            "out.parquet",
-            "--directory",
-            "/",
-            "--margin",
-            "60s",
-            "--json",
-            *options,
-        ]
+        argv += ["--scale", "0.05", "--output", "out.parquet", "--directory", "/", "--margin", "60s", "--json"]
         return subprocess.Popen(
-            argv,
-            cwd=tmp_path,
-            env={**os.environ, "COSCHED_SERVER": client.server},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+            [*argv, *options], cwd=tmp_path, env={**os.environ, "COSCHED_SERVER": client.server},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
 
     return begun
 

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.xdist_group("live")
 
 PULSE = f"{shlex.quote(sys.executable)} -P -m cosched.programs.pulse --grain-ms 1"
 COMPUTES = f"exec {PULSE} --receive none"
+SLEEPS = "exec sleep 900"
 _LIMIT_S = 900.0  # none of these jobs is to end by itself
 
 
@@ -48,10 +49,10 @@ def on_shared(shared: Lab) -> Iterator[Jobs]:
             made.end_all()
 
 
-def beside(jobs: Jobs, script: str, **wishes: object) -> int:
-    """A job of two tasks beside one that only computes on each node."""
+def beside(jobs: Jobs, script: str, neighbour: str = COMPUTES, **wishes: object) -> int:
+    """A job of two tasks beside a neighbour on each node, which only computes unless another one is given."""
     for _ in range(2):
-        jobs.becomes(jobs.submit(COMPUTES, tasks=1, time_limit_s=_LIMIT_S), "running")
+        jobs.becomes(jobs.submit(neighbour, tasks=1, time_limit_s=_LIMIT_S), "running")
     job_id = jobs.submit(script, tasks=2, time_limit_s=_LIMIT_S, **wishes)
     job = jobs.becomes(job_id, "running")
     assert [share.tasks for share in job.nodes] == [1, 1]
@@ -158,7 +159,7 @@ def test_an_owner_at_one_desk_slows_the_whole_job_and_frees_its_share_at_the_oth
 ) -> None:
     client = on_shared.client
     there, elsewhere = shared.nodes
-    job_id = beside(on_shared, f"exec mpirun {PULSE} --receive block")
+    job_id = beside(on_shared, SLEEPS, SLEEPS)  # shares are dues, whatever is made of them
 
     def share_is(wanted: float) -> Callable[[], bool]:
         return lambda: coscheduling(client, job_id).share == wanted

@@ -12,7 +12,10 @@ MakeGuard = Callable[..., RealGuard]
 
 
 #: Files whose tests take over the guard of the test before, where that left it as it was made.
-LASTING = ("test_cpu_sets", "test_guard_end", "test_guard_life", "test_held_turns", "test_levers", "test_weights")
+LASTING = (
+    "test_cpu_sets", "test_guard_end", "test_guard_life", "test_guard_requests", "test_held_turns", "test_levers",
+    "test_reaping", "test_weights",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

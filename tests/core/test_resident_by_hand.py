@@ -1,9 +1,9 @@
 """Resident jobs by hand: where their processes are on named nodes, which of them are enabled, and how fast they go."""
 
 from fractions import Fraction
-from typing import Any
 
 import pytest
+from kit.carried_out import Machine
 from kit.loads import J, workload
 from kit.mutants import FITS, Told
 
@@ -15,11 +15,10 @@ from cosched.model.width import Components, Range
 from cosched.workload import shapes
 from space_scheduler.feasibility import Room
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Answer, Instruction, Resize, Start
-from space_scheduler.machine.rules import BadPlan, MachineRules
-from space_scheduler.machine.state import SchedulerState
+from space_scheduler.machine.instructions import Answer
+from space_scheduler.machine.rules import BadPlan
 from space_scheduler.plugins import resolve
-from space_scheduler.policy.interface import Plan, PlannedAnswer, PlannedResize, PlannedStart, Policy
+from space_scheduler.policy.interface import Plan, PlannedAnswer, PlannedResize, PlannedStart
 from space_scheduler.policy.place import PLACES
 from space_scheduler.policy.reshape.resident import shrunk
 from space_scheduler.progress import NodeCpu, Occupancy, Sharing, speed_up
@@ -27,53 +26,6 @@ from space_scheduler.reasons import Reason, Why
 from space_scheduler.simulator.host import Site, simulate
 
 S = 1_000_000
-
-
-class Machine:
-    """Named nodes of so many processors, or counted ones, under a policy; whatever it decides is carried out."""
-
-    def __init__(
-        self,
-        *nodes: int,
-        policy: str | Policy = "equipartition",
-        memory: int = 100,
-        procs: int = 0,
-        clusters: str = "",
-        **rules: object,
-    ) -> None:
-        """``clusters``: the cluster of each node, a letter each; none given: all are of one."""
-        self.state = SchedulerState(
-            resolve(policy) if isinstance(policy, str) else policy,
-            MachineRules(**rules),  # type: ignore[arg-type]
-        )
-        self.told: list[Instruction] = []
-        labs = clusters or "-" * len(nodes)
-        joined: list[ev.Event] = [
-            ev.NodeJoined(Node(name, n, memory, cluster=lab))
-            for name, n, lab in zip("abcdef", nodes, labs, strict=False)
-        ]
-        self.happen(0, *(joined or [ev.NodesJoined(procs)]))
-
-    def happen(self, at_s: int, *events: ev.Event) -> None:
-        todo: list[Any] = [*events, ev.Boundary()]
-        while todo:
-            instructions = self.state.handle(todo.pop(0), at_s * S)
-            self.told += instructions
-            for each in instructions:
-                if isinstance(each, Start):
-                    todo.append(ev.JobLaunched(each.job.id))
-                elif isinstance(each, Resize):
-                    todo += [ev.JobResized(each.job_id), ev.Boundary()]
-        self.state.validate()
-
-    def submit(self, at_s: int, *jobs: Job) -> None:
-        self.happen(at_s, *(ev.JobSubmitted(job) for job in jobs))
-
-    def holds(self, job_id: int) -> list[tuple[str, int, int]]:
-        """(node, processes, those that are enabled) of a job."""
-        held = self.state.records[job_id].allocation
-        assert held is not None
-        return [(share.node, share.tasks, share.procs) for share in held.nodes]
 
 
 def resident(number: int, least: int, most: int, memory: int = 0, procs: int = 0, **more: object) -> Job:

@@ -11,10 +11,10 @@ from random import Random
 from typing import Any
 
 import pytest
-from core.test_resident_by_hand import Machine
 from core.test_shapes_against_reference import never_without_processes, workload
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.carried_out import Machine
 from kit.reshaper import ShapedAuthor
 from msgspec import structs
 from properties.test_policies_of_shapes import EQUIPARTITION, MACHINES, ShapedLife, ShapingAuthor, with_shape

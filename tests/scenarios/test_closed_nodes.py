@@ -15,6 +15,13 @@ def closed(drive: Drive, name: str, opens_in_s: float | None) -> list[str]:
     return said(drive.handle(ev.NodeDrained(name, "closed", opens_in_us)))
 
 
+def half_closed(policy: str) -> Drive:
+    """Two nodes, of which n2 opens at 600 s."""
+    drive = Drive(policy, nodes={"n1": (2,), "n2": (2,)})
+    closed(drive, "n2", 600)
+    return drive
+
+
 def tells(drive: Drive) -> list[str]:
     """The promises of a pass, without their reasons."""
     return [line.partition(":")[0] for line in drive.decide() if line.startswith("tell ")]
@@ -22,8 +29,7 @@ def tells(drive: Drive) -> list[str]:
 
 @pytest.mark.parametrize("policy", ["easy", "conservative"])
 def test_job_that_needs_a_closed_node_is_promised_its_opening(policy: str) -> None:
-    drive = Drive(policy, nodes={"n1": (2,), "n2": (2,)})
-    closed(drive, "n2", 600)
+    drive = half_closed(policy)
     drive.submit(1, procs=4, estimate_s=60)
     assert tells(drive) == ["tell 1 600 s"]
     why = "NODES_CLOSED, procs 4, procs_in_service 2, machine_procs 4, opens 600 s, promised 600 s"
@@ -53,8 +59,7 @@ def test_promise_moves_later_because_of_the_nodes_where_one_does_not_open_in_tim
 
 @pytest.mark.parametrize("policy", ["easy", "conservative"])
 def test_reservation_at_an_opening_keeps_its_nodes(policy: str) -> None:
-    drive = Drive(policy, nodes={"n1": (2,), "n2": (2,)})
-    closed(drive, "n2", 600)
+    drive = half_closed(policy)
     drive.submit(1, procs=4, estimate_s=60)
     drive.decide()
     drive.submit(2, procs=2, estimate_s=1000)
@@ -65,8 +70,7 @@ def test_reservation_at_an_opening_keeps_its_nodes(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", ["easy", "conservative"])
 def test_node_that_does_not_open_in_time_breaks_the_promise_and_no_pass(policy: str) -> None:
-    drive = Drive(policy, nodes={"n1": (2,), "n2": (2,)})
-    closed(drive, "n2", 600)
+    drive = half_closed(policy)
     drive.submit(1, procs=4, estimate_s=60)
     drive.decide()
     drive.at(600).timer()
@@ -78,8 +82,7 @@ def test_node_that_does_not_open_in_time_breaks_the_promise_and_no_pass(policy: 
 
 @pytest.mark.parametrize("policy", ["easy", "conservative"])
 def test_drain_for_another_reason_takes_the_promise_back(policy: str) -> None:
-    drive = Drive(policy, nodes={"n1": (2,), "n2": (2,)})
-    closed(drive, "n2", 600)
+    drive = half_closed(policy)
     drive.submit(1, procs=4, estimate_s=60)
     drive.decide()
     closed(drive.at(5), "n2", None)
@@ -156,8 +159,7 @@ def test_shared_nodes_have_no_promise_by_hours_and_say_when_they_open() -> None:
 
 @pytest.mark.parametrize("policy", ["easy", "conservative", "fcfs"])
 def test_restored_machine_knows_when_its_nodes_open(policy: str) -> None:
-    drive = Drive(policy, nodes={"n1": (2,), "n2": (2,)})
-    closed(drive, "n2", 600)
+    drive = half_closed(policy)
     drive.submit(1, procs=4, estimate_s=60)
     drive.decide()
     status = drive.state.nodes()[1]

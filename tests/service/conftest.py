@@ -7,6 +7,14 @@ import pytest
 import pytest_asyncio
 from kit.service import ME, Cluster, Running, running
 
+from space_scheduler.service.page import streams
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the page shows is looked at every 50 ms instead of twice a second."""
+    monkeypatch.setattr(streams, "LOOK_S", 0.05)
+
 
 @pytest.fixture
 def make_cluster() -> Iterator[Callable[..., Cluster]]:

@@ -179,7 +179,8 @@ async def test_own_jobs_are_sent_wherever_they_stand(service: Running, monkeypat
         assert [row[0] for row in own] == ids[2:5]
 
 
-async def test_changes_are_told_together(service: Running) -> None:
+async def test_changes_are_told_together(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "LOOK_S", 0.2)
     async with events(service, await entered(service)) as stream:
         await stream.next("all")
         before = service.service.streams.feed.number

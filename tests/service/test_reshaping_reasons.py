@@ -3,19 +3,19 @@
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
+from kit.carried_out import Machine
 from kit.drive import happen
 from kit.service import Cluster, running
 
 from cosched.model.allocation import Allocation
-from cosched.model.job import Job, JobState
+from cosched.model.job import Job
 from cosched.model.node import Node
 from cosched.model.width import Range
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Instruction, Kill, Resize, Start
+from space_scheduler.machine.instructions import Kill, Resize
 from space_scheduler.machine.state import SchedulerState
 from space_scheduler.plugins import resolve
 from space_scheduler.reasons import Reason, Why
@@ -32,33 +32,9 @@ def said(state: SchedulerState, job_id: int) -> str:
     return worded(state.explain(job_id), when)
 
 
-class Machine:
-    """Sixteen processors under a policy; whatever it decides is carried out at once."""
-
-    def __init__(self, policy: str) -> None:
-        self.state = SchedulerState(resolve(policy))
-        self.told: list[Instruction] = []
-        self.happen(0, ev.NodesJoined(16))
-
-    def happen(self, at_s: int, *events: ev.Event) -> None:
-        todo: list[Any] = [*events, ev.Boundary()]
-        while todo:
-            instructions = self.state.handle(todo.pop(0), at_s * S)
-            self.told += instructions
-            answers = [answer for each in instructions if (answer := carried_out(each)) is not None]
-            todo += [*answers, ev.Boundary()] if answers else []
-        self.state.validate()
-
-    def submit(self, at_s: int, *jobs: Job) -> None:
-        self.happen(at_s, *(ev.JobSubmitted(job) for job in jobs))
-
-
-def carried_out(instruction: Instruction) -> ev.Event | None:
-    if isinstance(instruction, Start):
-        return ev.JobLaunched(instruction.job.id)
-    if isinstance(instruction, Resize):
-        return ev.JobResized(instruction.job_id)
-    return ev.JobEnded(instruction.job_id, JobState.CANCELLED) if isinstance(instruction, Kill) else None
+def machine(policy: str) -> Machine:
+    """Sixteen processors."""
+    return Machine(procs=16, policy=policy, ends_killed=True)
 
 
 def rigid(number: int, procs: int, estimate_s: int, *, foldable: bool = True) -> Job:
@@ -67,7 +43,7 @@ def rigid(number: int, procs: int, estimate_s: int, *, foldable: bool = True) ->
 
 def folding(policy: str = "fjt1+bfm", *, foldable: bool = True) -> Machine:
     """3 is backfilled while 2 waits for 1; when 1 has ended everybody that runs was backfilled, and 2 needs room."""
-    made = Machine(policy)
+    made = machine(policy)
     made.submit(0, rigid(1, 8, 50), rigid(2, 14, 60), rigid(3, 8, 200, foldable=foldable))
     return made
 
@@ -127,7 +103,7 @@ def test_head_names_the_job_with_one_process_on_each_node_that_cannot_be_folded(
 
 
 def test_head_of_equipartition_names_the_job_whose_end_makes_its_minimum_fit() -> None:
-    made = Machine("equipartition")
+    made = machine("equipartition")
     made.submit(0, rigid(1, 8, 90), rigid(2, 4, 20), rigid(3, 8, 10))
     assert said(made.state, 3) == (
         "its minimum does not fit beside the minima of all that run "
@@ -156,7 +132,7 @@ def test_waiting_job_and_the_one_that_has_not_shrunk_name_each_other() -> None:
 
 
 def test_so_many_of_its_processes_work() -> None:
-    made = Machine("equipartition")
+    made = machine("equipartition")
     made.submit(0, Job(1, 16, 100 * S, 0, shape=Range(4, 16, malleable=True, resident=True)))
     assert said(made.state, 1) == (
         "admitted: its minimum fits beside the minima of all that run (16 of its 16 processes work, 4 at least)"
@@ -176,7 +152,7 @@ def test_ended_to_make_room() -> None:
 
 
 def test_admitted_shrunk_and_widened() -> None:
-    made = Machine("equipartition")
+    made = machine("equipartition")
     wide = Range(4, 16, malleable=True)
     made.submit(0, Job(1, 16, 100 * S, 0, shape=wide))
     assert said(made.state, 1) == (
@@ -202,7 +178,7 @@ def test_admitted_shrunk_and_widened() -> None:
     ],
 )
 def test_answers_to_an_evolving_job(asks: int, policy: str, words: str) -> None:
-    made = Machine(policy)
+    made = machine(policy)
     made.submit(0, Job(1, 4, 100 * S, 0, shape=Range(4, 4, malleable=True, ask_more=12, ask_fewer=3)), rigid(2, 6, 99))
     made.happen(10, ev.ResizeAsked(1, asks))
     answers = [each.reason for each in made.told if getattr(each, "job_id", 0) == 1 and hasattr(each, "reason")]

@@ -290,6 +290,7 @@ def test_queue_hold_release_cancel_explain(stories: Stories, call: Call, submit:
     second = submit("ok", "-n", 3, "--time", "20min")
     third = submit("ok", "-n", 4)
     wait_for(lambda: shown(call, second)["promised_start"] is not None, "the second job to be promised a start")
+    wait_for(lambda: shown(call, third)["reason"]["why"] == "not_enough_free", "a pass to decide about the third")
     rows = [line.split("\t") for line in call("queue").out.splitlines()][1:]
     assert rows[1][4] == clock(shown(call, second)["promised_start"])
     assert shown(call, second)["reason"]["why"] == "not_enough_free"
@@ -395,6 +396,7 @@ def test_what_the_service_refuses(snapshot: Snapshot, call: Call) -> None:
 
 
 def test_nodes_and_drain_and_resume(stories: Stories, call: Call, submit: Submit) -> None:
+    wait_for(lambda: "\taway\t0/4\t0 B/4 GiB\t0.5\t" in call("nodes").out, "the node to tell what it uses")
     told = session(call, "nodes")
     job_id = submit("sit", "-n", 1)
     until(call, job_id, "running")

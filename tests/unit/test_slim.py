@@ -130,9 +130,3 @@ def test_a_synthetic_user_takes_no_arrays() -> None:
     text = WITHOUT.format(missing=missing() - {"prometheus_client", "rich", "pygments"}, program=program)
     ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=BOUND_S, check=False)
     assert (ran.stdout, ran.stderr) == ("False\n", "")
-
-
-def test_the_lock_names_no_address() -> None:
-    for name in ("requirements.txt", "pip.txt"):
-        text = (ROOT / "lock" / name).read_text()
-        assert not re.search(r"https?://|--(extra-)?index-url|--find-links|--trusted-host", text), name

@@ -27,6 +27,14 @@ ROOT = Path(__file__).resolve().parents[3]
 KTH = "KTH-SP2-1996-2.1-cln"
 FIXED_KEYS = {"jobs", "mean_wait_s", "mean_bounded_slowdown", "utilization", "makespan_s", "wall_s", "cpu_s", "skipped"}
 
+#: A policy that starts nothing.
+LAZY = """
+from space_scheduler.policy.interface import Plan
+class Lazy:
+    def order(self, job, rank): return (0, rank)
+    def plan(self, snapshot): return Plan()
+"""
+
 
 def read_csv(name: str) -> list[list[str]]:
     return list(csv.reader(Path(name).read_text().splitlines()))
@@ -118,12 +126,7 @@ def test_one_job_alone_has_all_outputs(cosched: Call, log: Path) -> None:
 
 def test_a_run_that_fails_leaves_the_old_event_log(cosched: Call, log: Path) -> None:
     Path("e.jsonl").write_text("old\n")
-    Path("lazy.py").write_text(
-        "from space_scheduler.policy.interface import Plan\n"
-        "class Lazy:\n"
-        "    def order(self, job, rank): return (0, rank)\n"
-        "    def plan(self, snapshot): return Plan()\n"
-    )
+    Path("lazy.py").write_text(LAZY)
     assert cosched("simulate", log, "--policy", "lazy:Lazy", "--events", "e.jsonl").status == 1
     assert Path("e.jsonl").read_text() == "old\n"
     assert not list(Path().glob(".*part"))
@@ -167,12 +170,7 @@ def test_a_job_has_one_number_in_schedule_events_and_messages(
     schedule = [int(line.split(",")[0]) for line in Path("s.csv").read_text().splitlines()[1:]]
     assert schedule == list(numbers)  # a schedule's lines are the log's
 
-    Path("lazy.py").write_text(
-        "from space_scheduler.policy.interface import Plan\n"
-        "class Lazy:\n"
-        "    def order(self, job, rank): return (0, rank)\n"
-        "    def plan(self, snapshot): return Plan()\n"
-    )
+    Path("lazy.py").write_text(LAZY)
     assert f"; job {called[0]}: " in cosched("simulate", "n.swf", "--policy", "lazy:Lazy").err
 
 

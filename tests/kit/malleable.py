@@ -20,6 +20,7 @@ from benchmarks.reshape import KEY, OneJob
 from cosched import adaptive
 from kit.c_programs import SOURCES
 from kit.mpi import WHEEL, job_here
+from kit.processes import cpu_s
 from kit.waiting import BOUND_S, wait_for
 from node_agent.service.complaints import Complaints
 from node_agent.service.entrance import Entrance
@@ -202,17 +203,12 @@ def sleepers_use_next_to_nothing(them: Agents, running: Running) -> None:
     them.resize(1, ONE, running)
     them.offer(2, ALL, "n1")
     sleepers = [running.pid(rank) for rank in (1, 2, 3)]
-    began_s, before = time.monotonic(), [_cpu_s(pid) for pid in sleepers]
+    began_s, before = time.monotonic(), [cpu_s(pid) for pid in sleepers]
     time.sleep(1)
-    used = [(_cpu_s(pid) - was) / (time.monotonic() - began_s) for pid, was in zip(sleepers, before, strict=True)]
+    used = [(cpu_s(pid) - was) / (time.monotonic() - began_s) for pid, was in zip(sleepers, before, strict=True)]
     print(f"vacated ranks used {[f'{100 * each:.1f} %' for each in used]} of a CPU")  # noqa: T201
     assert max(used) < 0.1, used
     assert running.ranks == [0]
-
-
-def _cpu_s(pid: int) -> float:
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 Program = dict[str, Any]

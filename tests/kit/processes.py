@@ -40,3 +40,9 @@ def _signal(pidfds: Sequence[int], number: signal.Signals) -> None:
     for pidfd in pidfds:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(pidfd, number)
+
+
+def cpu_s(pid: int) -> float:
+    """What a process has had of a CPU until now."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from kit.desks import TYPIST
 from kit.groups import groups
+from kit.processes import cpu_s
 from kit.waiting import BOUND_S, wait_for
-from live.conftest import Jobs
+from live.conftest import Jobs, groups_of
 
 from cosched.apps.lab.cgroups import PARENT
 from cosched.apps.lab.lab import Lab
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.xdist_group("live")
 
 PULSE = f"{shlex.quote(sys.executable)} -P -m cosched.programs.pulse --grain-ms 1"
 COMPUTES = f"exec {PULSE} --receive none"
+BLOCKS = f"exec mpirun {PULSE} --receive block"
 SLEEPS = "exec sleep 900"
 _LIMIT_S = 900.0  # none of these jobs is to end by itself
 
@@ -94,10 +96,12 @@ def raised(client: Client) -> dict[str, float]:
 
 
 @pytest.mark.slow
-def test_a_blocking_job_is_raised_when_messages_come_and_all_is_undone(shared: Lab, on_shared: Jobs) -> None:
+def test_a_blocking_job_is_raised_when_messages_come_measured_and_remembered_and_all_is_undone(
+    shared: Lab, on_shared: Jobs
+) -> None:
     client = on_shared.client
     before = raised(client)
-    job_id = beside(on_shared, f"exec mpirun {PULSE} --receive block")
+    job_id = beside(on_shared, BLOCKS)
 
     def seen() -> bool:
         found = coscheduling(client, job_id)
@@ -115,9 +119,22 @@ def test_a_blocking_job_is_raised_when_messages_come_and_all_is_undone(shared: L
     (due,) = [line for line in lines if line.startswith("coscheduling ccs: each task's due is ")]
     assert "% of a CPU, raised " in due
     wait_for(lambda: sum(raised(client).values()) > sum(before.values()), "raises in the metrics")
-    client.cancel(job_id)
-    on_shared.ended(job_id)
+    (neighbour, *_) = [job.job_id for job in client.jobs() if job.state == "running" and job.job_id != job_id]
+    for job, kind, script, tasks in ((neighbour, "cpu", COMPUTES, 1), (job_id, "comm", BLOCKS, 2)):
+        wait_for(lambda: used_s(shared, job) > 4, "enough to measure it")  # noqa: B023
+        client.cancel(job)
+        effort = on_shared.ended(job).effort
+        assert effort is not None
+        assert effort.orientation == kind, effort
+        assert (effort.arrivals_per_s > 10) == (kind == "comm")
+        again = client.job(on_shared.submit(script, tasks=tasks, hold=True))
+        assert (again.kind, again.kind_from) == (kind, "measured")
     wait_for(lambda: not levers(shared), "groups as they were made")
+
+
+def used_s(lab: Lab, job_id: int) -> float:
+    """CPU seconds of a job's processes."""
+    return sum(cpu_s(pid) for inside in groups_of(lab, job_id).values() for pid in inside)
 
 
 def test_what_ranks_of_one_node_tell_each_other_is_said_to_be_unseen(shared: Lab, on_shared: Jobs) -> None:
@@ -197,18 +214,3 @@ def test_a_job_that_wants_nothing_gets_nothing(shared: Lab, on_shared: Jobs) -> 
     found = coscheduling(client, job_id)
     assert (found.mode, found.rows, found.raises) == ("none", 0, 0)
     assert not levers(shared)
-
-
-@pytest.mark.slow
-def test_whether_a_program_computes_or_communicates_is_measured_and_remembered(on_shared: Jobs) -> None:
-    client = on_shared.client
-    scripts = {"comm": (f"exec mpirun {PULSE} --rounds 1500", 2), "cpu": (f"{COMPUTES} --rounds 4000", 1)}
-    first = {kind: on_shared.submit(script, tasks=tasks) for kind, (script, tasks) in scripts.items()}
-    for kind, job_id in first.items():
-        effort = on_shared.ended(job_id).effort
-        assert effort is not None
-        assert effort.orientation == kind, effort
-        assert (effort.arrivals_per_s > 10) == (kind == "comm")
-    for kind, (script, tasks) in scripts.items():
-        again = client.job(on_shared.submit(script, tasks=tasks, hold=True))
-        assert (again.kind, again.kind_from) == (kind, "measured")

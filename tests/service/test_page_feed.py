@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cosched.linux.wakeups import BOUNDS_S
@@ -70,6 +70,7 @@ _NODES = st.lists(
 )
 
 
+@settings(max_examples=settings().max_examples * 2 // 5)
 @given(
     st.lists(st.tuples(_JOBS, _NODES, st.lists(st.integers(10, 12), max_size=2)), min_size=1, max_size=12), st.data()
 )

@@ -6,7 +6,6 @@ import shutil
 import socket
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kit.agents import Cluster, Node, until
@@ -27,10 +26,6 @@ def node(cluster: Cluster, request: pytest.FixtureRequest) -> Node:
     return made
 
 
-def order(fence: wire.Fence, kind: type[wire.Order], n: int, **more: Any) -> Any:
-    return kind(fence, wire.OrderId(5, 1, n), **more)
-
-
 @pytest.mark.parametrize("node", [0, 2], ids=["", "hidepid"], indirect=True)
 async def test_it_has_no_rights_and_serves_a_job_from_its_beginning_to_its_end(cluster: Cluster, node: Node) -> None:
     node.start_guard()
@@ -45,16 +40,16 @@ async def test_it_has_no_rights_and_serves_a_job_from_its_beginning_to_its_end(c
         assert [int(status[key], 16) for key in ("CapEff", "CapPrm", "CapAmb", "CapBnd")] == [0] * 4
         assert status["NoNewPrivs"] == "1"
         script = b'#!/bin/sh\nid -u\n"$RSH" a id -u\necho wrong >&2\nexit 3\n'
-        await scheduler.tell("a", order(fence, wire.Run, 2, script=script, arguments=()))
+        await scheduler.order(wire.Run, 5, 2, script=script, arguments=())
         program = await scheduler.next("a", wire.ProgramEnded)
         assert (program.exit, program.error_tail) == (wire.Exit(3, None, "own"), b"wrong\n")
         assert (
             await scheduler.output("a", 5) == b"0\n0\n"
         )  # the job is its submitter's, root's here; so is its remote end
-        await scheduler.tell("a", order(fence, wire.Kill, 3, grace_us=100_000))
+        await scheduler.order(wire.Kill, 5, 3, grace_us=100_000)
         await scheduler.next("a", wire.GroupEnded, job_id=5)
         for n, kind in ((4, wire.Forget), (5, wire.Discard)):
-            await scheduler.tell("a", order(fence, kind, n))
+            await scheduler.order(kind, 5, n)
         await until(lambda: not (node.state / "spool/5.1").exists(), "the output to be discarded")
     owners = {path.name: path.stat().st_uid for path in (*node.state.iterdir(), *node.run.iterdir())}
     assert owners["records"] == 0

@@ -58,8 +58,6 @@ async def test_a_jobs_own_terminal_is_nobody(cluster: Cluster, desk: tuple[Node,
     node, _ = desk
     async with cluster.scheduler() as scheduler:
         await until(lambda: away(scheduler.beats.get("a")), "nobody to be there")
-        await scheduler.tell("a", cluster.prepare(scheduler.fence, 5, "a"))
-        await scheduler.next("a", wire.Prepared)
         typist = node.base / "typist.py"
         typist.write_text(
             "import os, pty, time\n"
@@ -71,8 +69,7 @@ async def test_a_jobs_own_terminal_is_nobody(cluster: Cluster, desk: tuple[Node,
             "    os.write(keys, b'x\\n')\n"
             "    time.sleep(0.02)\n"
         )
-        script = f"#!/bin/sh\nexec {sys.executable} {typist}\n".encode()
-        await scheduler.tell("a", wire.Run(scheduler.fence, wire.OrderId(5, 1, 2), script, ()))
+        await cluster.run(scheduler, f"exec {sys.executable} {typist}\n".encode())
         await until((node.base / "typing").exists, "the job to type")
         for _ in range(30):
             scheduler.beats.pop("a", None)
@@ -80,16 +77,6 @@ async def test_a_jobs_own_terminal_is_nobody(cluster: Cluster, desk: tuple[Node,
             # On a machine that stands still for seconds the guard may arm by itself meanwhile: that says nothing of
             # who is there.
             assert scheduler.beats["a"].presence is Presence.AWAY, scheduler.beats["a"]
-
-
-async def test_the_agent_gives_way_to_whoever_wakes_up(cluster: Cluster) -> None:
-    node = cluster.node("a")
-    async with cluster.scheduler() as scheduler:
-        await until(lambda: "a" in scheduler.beats, "a heartbeat")
-        assert node.agent is not None
-        assert node.guard is not None
-        if slices.slice_ns():  # else this kernel has one slice for all
-            assert slices.slice_ns(node.agent.pid) == slices.slice_ns(node.guard.pid) == slices.LONGEST_NS
 
 
 PLACES = {"terminals": "/dev/pts", "input": "/dev/input", "sessions": "/run/systemd/sessions"}
@@ -113,17 +100,18 @@ async def test_sources_that_fail_are_named_and_the_desk_counts_as_occupied(
         assert scheduler.beats["a"].armed
 
 
-async def test_use_is_told_by_side(cluster: Cluster) -> None:
+async def test_agent_gives_way_to_others_and_tells_the_use_of_each_side(cluster: Cluster) -> None:
     node = cluster.node("a")
     desk = [Path("/sys/fs/cgroup") / tree / node.group / "desk" for tree in ("cpuacct", "memory")]
     async with cluster.scheduler() as scheduler:
-        await scheduler.tell("a", cluster.prepare(scheduler.fence, 5, "a"))
-        await scheduler.next("a", wire.Prepared)
+        await until(lambda: "a" in scheduler.beats, "a heartbeat")
+        assert node.agent is not None
+        assert node.guard is not None
+        if slices.slice_ns():  # else this kernel has one slice for all
+            assert slices.slice_ns(node.agent.pid) == slices.slice_ns(node.guard.pid) == slices.LONGEST_NS
         for group in desk:
             group.mkdir(parents=True, exist_ok=True)
-        script = b"#!/bin/sh\nwhile :; do :; done\n"
-        await scheduler.tell("a", wire.Run(scheduler.fence, wire.OrderId(5, 1, 2), script, ()))
-        await scheduler.next("a", wire.Started)
+        await cluster.run(scheduler, b"while :; do :; done\n")
         await until(lambda: scheduler.beats["a"].usage.cpu_parallel > 0.05, "the job's use to be seen")
         usage = scheduler.beats["a"].usage
         assert usage.cpu_local == 0
@@ -148,11 +136,7 @@ async def test_the_owners_word_is_told_at_each_change_and_first_of_all_after_a_w
     async with cluster.scheduler() as scheduler:
         await until(lambda: "a" in scheduler.beats, "a heartbeat")
         assert scheduler.got == [], "nothing was said"
-        await scheduler.tell("a", cluster.prepare(scheduler.fence, 5, "a"))
-        await scheduler.next("a", wire.Prepared)
-        script = b"#!/bin/sh\nexec sleep 1000\n"
-        await scheduler.tell("a", wire.Run(scheduler.fence, wire.OrderId(5, 1, 2), script, ()))
-        await scheduler.next("a", wire.Started)
+        await cluster.run(scheduler, b"exec sleep 1000\n")
         assert at_desk(node, do="ban", user="bob")["ok"]
         assert at_desk(node, do="share", cpu_ratio=0.25)["ok"]
         await scheduler.next("a", wire.OwnersWord, bans=("bob",), cpu_ratio=0.25)

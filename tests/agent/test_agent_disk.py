@@ -17,10 +17,6 @@ from node_agent.service.spool import Spool
 KIB = 1 << 10
 
 
-def order(fence: wire.Fence, kind: type[wire.Order], job_id: int, n: int, **more: object) -> wire.ToAgent:
-    return kind(fence, wire.OrderId(job_id, 1, n), **more)  # type: ignore[return-value]
-
-
 async def test_output_beyond_the_limit_is_cut_with_a_line_and_the_job_goes_on(cluster: Cluster) -> None:
     node = cluster.node("a", output='limit = "64KiB"')
     mark = cluster.base / "enough"
@@ -36,7 +32,7 @@ exit 5
         fence = scheduler.fence
         await scheduler.tell("a", cluster.prepare(fence, 5, "a"))
         await scheduler.next("a", wire.Prepared)
-        await scheduler.tell("a", order(fence, wire.Run, 5, 2, script=script.encode(), arguments=()))
+        await scheduler.order(wire.Run, 5, 2, script=script.encode(), arguments=())
         await scheduler.next("a", wire.Started)
         spooled = node.state / "spool/5.1/stdout"
         await until(lambda: spooled.exists() and spooled.stat().st_size == len(kept), "the output to be cut")
@@ -121,7 +117,7 @@ async def test_on_a_full_disk_nothing_new_is_taken_and_what_runs_ends_as_it_woul
             fence = scheduler.fence
             await scheduler.tell("a", cluster.prepare(fence, 5, "a"))
             await scheduler.next("a", wire.Prepared)
-            await scheduler.tell("a", order(fence, wire.Run, 5, 2, script=script.encode(), arguments=()))
+            await scheduler.order(wire.Run, 5, 2, script=script.encode(), arguments=())
             await scheduler.next("a", wire.Started)
             if user_fills_it:
                 await until(lambda: os.statvfs(node.state).f_bavail == 0, "the disk to be full")
@@ -138,7 +134,7 @@ async def test_on_a_full_disk_nothing_new_is_taken_and_what_runs_ends_as_it_woul
 
             go.touch()
             assert (await scheduler.next("a", wire.ProgramEnded, job_id=5)).exit == wire.Exit(7, None, "own")
-            await scheduler.tell("a", order(fence, wire.Kill, 5, 3, grace_us=100_000))
+            await scheduler.order(wire.Kill, 5, 3, grace_us=100_000)
             await scheduler.next("a", wire.GroupEnded, job_id=5)
             assert "records cannot be written: " in node.log.read_text()
 

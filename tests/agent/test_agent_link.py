@@ -152,14 +152,6 @@ async def test_a_welcome_of_a_version_that_was_not_offered_is_not_taken(link: Li
     assert not link._groups.hand_in.called  # type: ignore[attr-defined]
 
 
-async def start(cluster: Cluster, scheduler: Any, script: bytes, job_id: int = 5) -> None:
-    await scheduler.tell("a", cluster.prepare(scheduler.fence, job_id, "a"))
-    await scheduler.next("a", wire.Prepared)
-    order = wire.OrderId(job_id, 1, 2)
-    await scheduler.tell("a", wire.Run(scheduler.fence, order, b"#!/bin/sh\n" + script, ()))
-    await scheduler.next("a", wire.Started)
-
-
 async def first_words(node: Node, scheduler: Scheduler) -> wire.Hello:
     """What an agent says that is started now; another one where it may have waited for its guard in vain: after two
     seconds it joins without what the guard says, and a stall takes longer.
@@ -196,7 +188,7 @@ async def test_hello_tells_who_it_is(cluster: Cluster) -> None:
 async def test_a_job_goes_on_without_scheduler_and_its_end_is_told_once_to_the_next(cluster: Cluster) -> None:
     node = cluster.node("a")
     async with cluster.scheduler() as scheduler:
-        await start(cluster, scheduler, f"until [ -e {node.base}/go ]; do sleep 0.05; done; exit 4".encode())
+        await cluster.run(scheduler, f"until [ -e {node.base}/go ]; do sleep 0.05; done; exit 4".encode())
     (node.base / "go").touch()
     await until(lambda: "its script has ended" in node.log.read_text(), "the job to end")
     for epoch in (2, 3):
@@ -205,13 +197,13 @@ async def test_a_job_goes_on_without_scheduler_and_its_end_is_told_once_to_the_n
             assert program.exit == wire.Exit(4)
             if epoch == 2:
                 assert scheduler.hellos[0].groups == (wire.GroupReport(5, 1, "running", 2, wire.Exit(4)),)
-                await scheduler.tell("a", wire.Kill(scheduler.fence, wire.OrderId(5, 1, 3), 0))
+                await scheduler.order(wire.Kill, 5, 3, grace_us=0)
             await scheduler.next("a", wire.GroupEnded)
             await until(lambda: "a" in scheduler.beats, "a heartbeat after the events")
             assert scheduler.got == []
             if epoch == 3:
                 assert scheduler.hellos[0].groups == (wire.GroupReport(5, 1, "ended", 3, wire.Exit(4)),)
-                await scheduler.tell("a", wire.Forget(scheduler.fence, wire.OrderId(5, 1, 4)))
+                await scheduler.order(wire.Forget, 5, 4)
                 await until(lambda: not (node.run / "jobs/5.1").exists(), "the job to be forgotten")
     async with cluster.scheduler(4) as scheduler:
         await until(lambda: "a" in scheduler.beats, "a heartbeat")
@@ -221,8 +213,8 @@ async def test_a_job_goes_on_without_scheduler_and_its_end_is_told_once_to_the_n
 async def test_a_killed_agent_adopts_what_runs_and_learns_what_has_ended(cluster: Cluster) -> None:
     node = cluster.node("a")
     async with cluster.scheduler() as scheduler:
-        await start(cluster, scheduler, b"exec sleep 600")
-        await start(cluster, scheduler, f"until [ -e {node.base}/go ]; do sleep 0.05; done; exit 6".encode(), 6)
+        await cluster.run(scheduler, b"exec sleep 600")
+        await cluster.run(scheduler, f"until [ -e {node.base}/go ]; do sleep 0.05; done; exit 6".encode(), 6)
         node.stop_agent(signal.SIGKILL)
         (node.base / "go").touch()
         await asyncio.sleep(0.3)  # not for being right: so that it usually ends while there is no agent
@@ -231,7 +223,7 @@ async def test_a_killed_agent_adopts_what_runs_and_learns_what_has_ended(cluster
         groups = {group.job_id: group for group in scheduler.hellos[-1].groups}
         assert groups[5].state == "running"
         assert groups[5].exit is None
-        await scheduler.tell("a", wire.Kill(scheduler.fence, wire.OrderId(5, 1, 3), 0))
+        await scheduler.order(wire.Kill, 5, 3, grace_us=0)
         assert (await scheduler.next("a", wire.ProgramEnded)).exit.cause == "killed"
         await scheduler.next("a", wire.GroupEnded, job_id=5)
 
@@ -256,7 +248,7 @@ async def test_a_scheduler_of_the_version_before_is_spoken_to_in_its_own(cluster
     async with cluster.scheduler() as scheduler:
         make_older(scheduler, 1, "1")
         await until(lambda: "a" in scheduler.beats, "the agent to join")
-        await start(cluster, scheduler, b"exec sleep 600")
+        await cluster.run(scheduler, b"exec sleep 600")
         assert [hello.version for hello in scheduler.hellos] == [*range(wire.VERSION, 0, -1)]
         assert [hello.cluster for hello in scheduler.hellos] == [*["test"] * (wire.VERSION - 1), msgspec.UNSET]
         assert "hello: version: found 2; expected 1" in node.log.read_text()
@@ -270,14 +262,14 @@ async def test_a_scheduler_of_the_version_before_is_spoken_to_in_its_own(cluster
         assert len((await scheduler.next("a", wire.Resized)).cpus) == 1
         told = wire.JobHeld(5, 1, order.n, 1, 1)
         await until(lambda: scheduler.held["a"].jobs == (told,), "a heartbeat that says what the node was told")
-        await scheduler.tell("a", wire.Kill(scheduler.fence, wire.OrderId(5, 1, (2 << 20) + 1), 0))
+        await scheduler.order(wire.Kill, 5, (2 << 20) + 1, grace_us=0)
         await scheduler.next("a", wire.GroupEnded)
 
 
 async def test_another_cluster_that_takes_over_finds_nothing_of_the_last(cluster: Cluster) -> None:
     node = cluster.node("a")
     async with cluster.scheduler() as scheduler:
-        await start(cluster, scheduler, b"exec sleep 600")
+        await cluster.run(scheduler, b"exec sleep 600")
     async with cluster.scheduler(epoch=wire.TAKE_OVER_EPOCH, cluster_id="d" * 32) as scheduler:
         await until(lambda: not list((node.state / "attempts").iterdir()), "the old job to be gone")
         assert not (node.state / "spool/5.1").exists()

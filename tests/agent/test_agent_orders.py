@@ -22,12 +22,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 SAYS_INTERFACE = b"#!/bin/sh\necho $INTERFACE\n"
 
 
-def order(fence: wire.Fence, kind: type[wire.Order], job_id: int, n: int, **more: Any) -> Any:
-    return kind(fence, wire.OrderId(job_id, 1, n), **more)
-
-
 async def ended(scheduler: Scheduler, node: str, job_id: int, n: int = 3) -> wire.GroupEnded:
-    await scheduler.tell(node, order(scheduler.fence, wire.Kill, job_id, n, grace_us=100_000))
+    await scheduler.order(wire.Kill, job_id, n, node=node, grace_us=100_000)
     return await scheduler.next(node, wire.GroupEnded, job_id=job_id)
 
 
@@ -37,7 +33,7 @@ async def test_a_jobs_life_on_one_node(cluster: Cluster) -> None:
         fence = scheduler.fence
         await scheduler.tell("a", cluster.prepare(fence, 5, "a"))
         await scheduler.next("a", wire.Prepared, order=wire.OrderId(5, 1, 1))
-        await scheduler.tell("a", order(fence, wire.Run, 5, 2, script=SCRIPT, arguments=("x", "y z")))
+        await scheduler.order(wire.Run, 5, 2, script=SCRIPT, arguments=("x", "y z"))
         started = await scheduler.next("a", wire.Started)
         assert started.pid > 1
         program = await scheduler.next("a", wire.ProgramEnded)
@@ -46,9 +42,9 @@ async def test_a_jobs_life_on_one_node(cluster: Cluster) -> None:
         assert await scheduler.output("a", 5, "stderr") == b"no such thing\n"
         group = await ended(scheduler, "a", 5)
         assert group.cpu_us >= 0
-        await scheduler.tell("a", order(fence, wire.Forget, 5, 4))
+        await scheduler.order(wire.Forget, 5, 4)
         assert await scheduler.output("a", 5) == f"a {HOME} x y z\nlocalhost slots=1\n".encode()
-        await scheduler.tell("a", order(fence, wire.Discard, 5, 5))
+        await scheduler.order(wire.Discard, 5, 5)
         await until(lambda: not (node.state / "spool/5.1").exists(), "the output to be discarded")
         assert await scheduler.output("a", 5) == b""
         assert [
@@ -68,7 +64,7 @@ async def test_job_gets_the_interface_of_a_node_whose_address_is_a_name(cluster:
         environment = {"PATH": os.defpath, "INTERFACE": "{interface}"}
         await scheduler.tell("a", cluster.prepare(scheduler.fence, 5, "a", "b", environment=environment))
         await scheduler.next("a", wire.Prepared, order=wire.OrderId(5, 1, 1))
-        await scheduler.tell("a", order(scheduler.fence, wire.Run, 5, 2, script=SAYS_INTERFACE, arguments=()))
+        await scheduler.order(wire.Run, 5, 2, script=SAYS_INTERFACE, arguments=())
         await scheduler.next("a", wire.ProgramEnded)
         assert await scheduler.output("a", 5) == b"lo\n"
 
@@ -79,7 +75,7 @@ async def test_output_is_read_in_bounded_pieces_while_the_job_runs(route: Route)
     await scheduler.tell("a", cluster.prepare(fence, job, "a"))
     await scheduler.next("a", wire.Prepared)
     script = b"#!/bin/sh\nhead -c 300000 /dev/zero\nexec sleep 600\n"
-    await scheduler.tell("a", order(fence, wire.Run, job, 2, script=script, arguments=()))
+    await scheduler.order(wire.Run, job, 2, script=script, arguments=())
     await scheduler.next("a", wire.Started)
     sizes = []
     offset, number = 0, 0
@@ -109,8 +105,7 @@ async def test_the_users_own_path_for_output_is_opened_by_the_guard(route: Route
     out = route.place / "out"
     await scheduler.tell("a", cluster.prepare(scheduler.fence, job, "a"))
     await scheduler.next("a", wire.Prepared)
-    run = order(scheduler.fence, wire.Run, job, 2, script=SCRIPT, arguments=(), output=str(out))
-    await scheduler.tell("a", run)
+    await scheduler.order(wire.Run, job, 2, script=SCRIPT, arguments=(), output=str(out))
     assert (await scheduler.next("a", wire.ProgramEnded)).error_tail == b"no such thing\n"
     assert out.read_text().startswith(f"a {HOME}")
     await scheduler.tell("a", wire.ReadOutput(1, job, 1, "stdout", 0, 1000))

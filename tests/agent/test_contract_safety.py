@@ -11,8 +11,6 @@ from kit.agents import Cluster, Node, until
 from kit.groups import ceiling
 from kit.waiting import BOUND_S
 
-from cosched.wire import messages as wire
-
 #: As an ordinary user has it: a guard of his own, and no control groups.
 ORDINARY: dict[str, Any] = {"cgroup": 'mode = "none"', "security": 'users = "self"\nallow_root = true'}
 NOBODYS = 'preset = "dedicated"\npoll_s = 0.2'
@@ -75,11 +73,7 @@ async def test_without_cgroups_tasks_go_back_to_fewer_cpus(users_cluster: Cluste
     async with users_cluster.scheduler() as scheduler:
         node = users_cluster.node("a", presence=NOBODYS, **ORDINARY)
         user = pwd.getpwuid(os.geteuid()).pw_name
-        await scheduler.tell("a", users_cluster.prepare(scheduler.fence, 5, "a", user=user))
-        await scheduler.next("a", wire.Prepared)
-        script = b"#!/bin/sh\nexec sleep 600\n"
-        await scheduler.tell("a", wire.Run(scheduler.fence, wire.OrderId(5, 1, 2), script=script, arguments=()))
-        task = (await scheduler.next("a", wire.Started)).pid
+        task = await users_cluster.run(scheduler, b"exec sleep 600\n", user=user)
         try:
             await until(lambda: len(os.sched_getaffinity(task)) > 1, "nobody to be there")
             assert node.agent is not None

@@ -137,6 +137,11 @@ class Scheduler:
         await until(lambda: node in self.links, f"{node} to join")
         await self.links[node].send(self.numberings[node].frame(wire.encode(message)))
 
+    async def order(self, kind: type[wire.Order], job_id: int, n: int, node: str = "a", **fields: object) -> None:
+        """Give a node the n-th order for that job."""
+        order: Any = kind
+        await self.tell(node, order(self.fence, wire.OrderId(job_id, 1, n), **fields))
+
     async def next(self, node: str, kind: type[Found], **fields: object) -> Found:
         """The next message of that kind (and those fields) from a node; it is taken out of what was got."""
 
@@ -437,6 +442,13 @@ class Cluster:
             "grant": self.grant(job_id, names, user, fence.epoch),
         }
         return wire.Prepare(fence, wire.OrderId(job_id, 1, n), **(fields | more))
+
+    async def run(self, scheduler: Scheduler, script: bytes, job_id: int = 5, **prepare: Any) -> int:
+        """Have node a run a job of that script for the shell; its process, once it has started."""
+        await scheduler.tell("a", self.prepare(scheduler.fence, job_id, "a", **prepare))
+        await scheduler.next("a", wire.Prepared)
+        await scheduler.order(wire.Run, job_id, 2, script=b"#!/bin/sh\n" + script, arguments=())
+        return (await scheduler.next("a", wire.Started)).pid
 
     def close(self) -> None:
         for node in self.nodes.values():

@@ -56,6 +56,7 @@ async def test_it_has_no_rights_and_serves_a_job_from_its_beginning_to_its_end(c
     assert {owners[name] for name in ("epoch", "attempts", "spool", "agent.sock", "bin")} == {ACCOUNT.pw_uid}
 
 
+@pytest.mark.slow
 async def test_a_key_is_seen_at_once_through_the_guard_also_after_its_restart(cluster: Cluster, node: Node) -> None:
     """The terminal is another's: who is not root is not told of it, and its times move in steps of 8 s."""
     with node.at_keyboard() as press:

@@ -139,7 +139,8 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ``eligibility`` are rules by which a job waits before it is queued, by name or ``module:name``, in their order.
     ``max_nodes_per_job`` is 1 where nothing can be launched across nodes, and ``note`` then says how to change that.
     ``allow_root`` accepts jobs of root; the nodes have a setting of their own for that. ``foreign_directives``: whether
-    a script with lines such as ``#SBATCH -n 4`` is refused, unless its submission says otherwise.
+    a script with lines such as ``#SBATCH --gres=gpu:1``, which are not read, is refused, unless its submission says
+    otherwise.
     """
 
     name: Annotated[str, such(lambda name: bool(name.strip()) and name.isprintable(), "what the cluster is called")]

@@ -166,8 +166,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     time_limit_s: Annotated[
         float | None,
         Asked(
-            "--time",
-            "Estimate and limit of its run time, such as 10min [the cluster's].",
+            "-t --time",
+            "Estimate and limit of its run time, such as 10min, or 10 or 00:10:00 as in Slurm [the cluster's].",
             metavar="TIME",
             unit="time",
             job="estimate_us",
@@ -208,19 +208,19 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             job="coscheduling",
         ),
     ] = None
-    name: Annotated[str, Asked("--name", "What it is called [the script's name].")] = ""
+    name: Annotated[str, Asked("-J --name", "What it is called [the script's name].")] = ""
     output: Annotated[
         str | None,
         Asked(
-            "--output",
+            "-o --output",
             "Write its output there, on its first node; %j %x %u %N: number, name, user, node "
-            "[kept for 'cosched logs'].",
+            "[COSCHED_OUTPUT, else kept for 'cosched logs'].",
             metavar="PATH",
         ),
     ] = None
-    error: Annotated[str | None, Asked("--error", "The same for its error output.", metavar="PATH")] = None
+    error: Annotated[str | None, Asked("-e --error", "The same for its error output.", metavar="PATH")] = None
     directory: Annotated[
-        str, Asked("--directory", "Where it works; must be on every node [the current directory].", metavar="DIR")
+        str, Asked("-D --directory", "Where it works; must be on every node [the current directory].", metavar="DIR")
     ]
     environment: Annotated[
         dict[str, str],
@@ -236,11 +236,11 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         str | None,
         Asked(
             "--foreign-directives",
-            "What to do where the script has #SBATCH lines or the like, which are not read [the cluster's settings].",
+            "What to do where the script has #SBATCH lines or the like that are not read [the cluster's settings].",
             words=CHOICES,
         ),
     ] = None
-    hold: Annotated[bool, Asked("--hold", "Do not start it before 'cosched release'.", unit="flag")] = False
+    hold: Annotated[bool, Asked("-H --hold", "Do not start it before 'cosched release'.", unit="flag")] = False
     requeue: Annotated[
         bool,
         Asked("--requeue", "When a node of it is lost, run it again from its beginning.", unit="flag", job="requeue"),

@@ -1,9 +1,12 @@
-"""Patterns in names of output files: ``%j`` job number, ``%x`` job name, ``%u`` user, ``%N`` first node, ``%%`` a %."""
+"""Patterns in names of output files.
+
+``%j`` or ``%A`` job number, ``%x`` job name, ``%u`` user, ``%N`` first node, ``%%`` a %.
+"""
 
 import re
 from typing import Final
 
-_PATTERN: Final = re.compile(r"%([jxuN%])")
+_PATTERN: Final = re.compile(r"%([jAxuN%])")
 
 
 def expanded(path: str, job_id: int, name: str, user: str, node: str) -> str:
@@ -11,7 +14,14 @@ def expanded(path: str, job_id: int, name: str, user: str, node: str) -> str:
 
     Slashes in a job's name become ``_``; a job without a name is ``job``.
     """
-    values = {"j": str(job_id), "x": name.replace("/", "_") or "job", "u": user, "N": node or "%N", "%": "%"}
+    values = {
+        "j": str(job_id),
+        "A": str(job_id),
+        "x": name.replace("/", "_") or "job",
+        "u": user,
+        "N": node or "%N",
+        "%": "%",
+    }
     return _PATTERN.sub(lambda found: values[found[1]], path)
 
 

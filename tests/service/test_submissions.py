@@ -74,7 +74,7 @@ BAD: list[tuple[str, dict[str, Any], int, str]] = [
     ("output", {"output": "a%q"}, 400, "submission: output: found 'a%q'; expected %j (number), %x (name)"),
     ("output", {"output": "100%"}, 400, "%% is a % itself"),
     ("output", {"output": "%x" * 40, "name": "n" * 128}, 400, "submission: output: found "),
-    ("script", {"script": FOREIGN, "foreign_directives": "refuse"}, 400, "line 3, '#PBS -l nodes=2' and 1 line more"),
+    ("script", {"script": FOREIGN, "foreign_directives": "refuse"}, 400, "line 3, '-l nodes=2' (its tasks are counted"),
     ("foreign_directives", {"foreign_directives": "war"}, 400, "expected warn or refuse; did you mean 'warn'?"),
     ("name", {"name": "a\nb"}, 400, "submission: name: found 'a\\nb'; expected at most 128 printable characters"),
     ("name", {"name": "x" * 129}, 400, "expected at most 128 printable characters"),
@@ -110,7 +110,7 @@ async def test_cluster_refuses_foreign_directives_unless_the_submission_warns(
     async with running(make_cluster(foreign_directives="refuse")) as service, service.agent("n1"):
         foreign = GOOD | {"script": FOREIGN, "hold": True}
         problem = await service.post("/v1/jobs", foreign, 400)
-        assert "options of another batch system, not read here; expected lines '#COSCHED OPTIONS'" in problem["message"]
+        assert "of another batch system, and not read here; expected lines '#COSCHED OPTIONS'" in problem["message"]
         await service.post("/v1/jobs", foreign | {"foreign_directives": "warn"}, 201)
         await service.post("/v1/jobs", GOOD | {"script": "#!/bin/sh\n##SBATCH -n 4\n#HQ of ours\n"}, 201)
 

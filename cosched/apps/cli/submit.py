@@ -1,5 +1,6 @@
 """``cosched submit``: hand a job script to the service."""
 
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -8,10 +9,9 @@ from typing import Any, Final
 import click
 
 from cosched.apps.cli.shared.following import tell, to_end
-from cosched.apps.cli.shared.foreign import directives, time_meant
 from cosched.apps.cli.shared.job_environment import directory, environment, missing_place, utf8
 from cosched.apps.cli.shared.job_script import merged, read
-from cosched.apps.cli.shared.values import number_within, one_of, whole_number
+from cosched.apps.cli.shared.values import number_within, one_of, refuse, whole_number
 from cosched.apps.cli.shared.verb import echo_json, json_option, service
 from cosched.apps.cli.shared.words import exit_status, lasting, outcome
 from cosched.client.client import Client
@@ -22,30 +22,29 @@ from cosched.errors import BadInput, NoAnswer
 from cosched.model.sizes import contradiction, parse_components, parse_sizes
 from cosched.model.time import US_PER_S
 from cosched.wire.api import ASKED, Asked, JobDoc, Submission, Unit
-from cosched.wire.foreign import foreign_directives
+from cosched.wire.foreign import directives, time_words
 
 #: Options that concern the command, not the job: not in a script.
-_NOT_IN_SCRIPT: Final = ("wait", "as_json", "server", "lab", "script", "arguments")
+_NOT_IN_SCRIPT: Final = ("wait", "as_json", "parsable", "quiet", "server", "lab", "script", "arguments")
 
+#: Where a job's output goes that says no other place, if the submitter wants a file.
+_OUTPUT: Final = "COSCHED_OUTPUT"
 #: A field of the submission -> the option that sets it, for what the service refuses.
 _OPTIONS: Final = {"script": "SCRIPT", "arguments": "ARGS"} | {
     name: asked.options.split()[-1] for name, asked in reversed(ASKED)
 }
 
 
-def _amount(text: str, option: str, read: Callable[[str, str], int], meant: Callable[[str], str], expected: str) -> int:
-    """A time or size above 0. ``meant``: what another batch system means by the text, where it is none of ours."""
+def _amount(text: str, option: str, read: Callable[[str, str], int], expected: str) -> int:
+    """A time or size above 0."""
     try:
         found = read(text, option)
     except BadInput as error:
-        raise BadInput(error.where, error.found, error.expected, nearest=error.nearest or meant(text)) from None
+        megabytes = f"{text}MB" if text.isdigit() and read is size_bytes else ""  # as Slurm reads it
+        raise BadInput(error.where, error.found, error.expected, nearest=error.nearest or megabytes) from None
     if found < 1:
         raise BadInput(option, f"{text!r}", expected)
     return found
-
-
-def _size_meant(text: str) -> str:
-    return f"{text}MB" if text.isdigit() else ""  # as Slurm reads it
 
 
 #: A unit -> how the text of an option becomes the value: (text, option) -> value. Raises :class:`BadInput`.
@@ -57,8 +56,8 @@ _READ: Final[dict[Unit, Callable[[str, str], object]]] = {
     "part": lambda text, option: number_within(
         text, 0, 1000, BadInput(option, f"{text!r}", "a part of its time from 0 to 1000, such as 0.25")
     ),
-    "time": lambda text, option: _amount(text, option, duration_us, time_meant, "more than nothing") / US_PER_S,
-    "size": lambda text, option: _amount(text, option, size_bytes, _size_meant, "at least 1B"),
+    "time": lambda text, option: _amount(time_words(text) or text, option, duration_us, "more than nothing") / US_PER_S,
+    "size": lambda text, option: _amount(text, option, size_bytes, "at least 1B"),
 }
 
 
@@ -94,15 +93,18 @@ def _field_option(name: str, asked: Asked) -> click.Option:
     context_settings={"allow_interspersed_args": False},
 )
 @click.option("--wait", is_flag=True, help="Wait for its end; the exit status is the job's.")
+@click.option("--parsable", is_flag=True, help="Print its number alone, for shell scripts.")
+@click.option("-Q", "--quiet", is_flag=True, help="Print nothing where it is taken.")
 @service
 @json_option
 @click.argument("script", metavar="SCRIPT")
 @click.argument("arguments", metavar="[ARGS]...", nargs=-1)
-def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
+def command(script: str, as_json: bool, parsable: bool, quiet: bool, wait: bool, **given: Any) -> int:
     """Submit a job: SCRIPT runs on the first of its nodes, and starts the other tasks with mpirun.
 
     The script's first line names its interpreter (#!/bin/sh). Lines '#COSCHED --time 10min' before its first command
-    have the same options; the command line wins. SCRIPT may be - for standard input.
+    have the same options; the command line wins. Lines of Slurm and PBS (#SBATCH, #PBS) are read where they mean the
+    same, and named where not. SCRIPT may be - for standard input.
 
     With --wait the exit status is the job's own: 128 + signal when one killed it, 124 for its time limit, 125 for a
     lost node, 126 when it could not be launched, 130 when it was cancelled.
@@ -119,9 +121,12 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
       cosched submit --components 3+3 cg.sh
     """
     ctx = click.get_current_context()
+    refuse((as_json + parsable + quiet > 1, "--json, --parsable, --quiet", "more than one", "one of them"))
     text = read(script)
     shown = "standard input" if script == "-" else script
     asked = merged(ctx, text, shown, _NOT_IN_SCRIPT)
+    if asked["output"] is None and (file := os.environ.get(_OUTPUT)):
+        asked["output"] = utf8(file, _OUTPUT)
     works_in = directory(asked["directory"])
     for option in ("output", "error"):
         missing_place(f"--{option}", asked[option], works_in)
@@ -147,11 +152,15 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
             click.echo(f"cosched: {line}", err=True)
         if job.shape is not None and job.shape.note:
             click.echo(f"cosched: job {job.job_id}: {job.shape.note}", err=True)
+        if as_json and not wait:
+            echo_json(job)
+        elif not quiet:
+            click.echo(job.job_id if parsable else f"job {job.job_id}", err=as_json)
         if not wait:
-            echo_json(job) if as_json else click.echo(f"job {job.job_id}")
             return 0
-        job = _waited(client, job.job_id, as_json=as_json)
-        echo_json(job) if as_json else click.echo(_closing(job))
+        job = _waited(client, job.job_id)
+        if not (quiet or parsable):
+            echo_json(job) if as_json else click.echo(_closing(job))
     return exit_status(job)
 
 
@@ -162,11 +171,11 @@ def _unread(ctx: click.Context, job: JobDoc, submission: Submission, where: str)
     if after is not None:
         yield f"{after!r} stands after {where} and is the script's: options of the job stand before it"
     yield from (f"job {job.job_id}: {note}" for note in job.notes)
-    if found := foreign_directives(submission.script):
-        like = f": {same}" if (same := directives(submission.script)) else ""
+    if left := directives(submission.script).not_read:
+        for given, why in left:
+            yield f"WARNING: {where}:{given.line}: {given.text[:60]!r}: not read: {why}"
         tasks = f"{job.tasks} task{'s' if job.tasks > 1 else ''} for at most {lasting(job.time_limit_s)}"
-        read = f"not read; job {job.job_id} is {tasks}; '#COSCHED' lines have its options{like}"
-        yield f"WARNING: {where}: {found}: {read}"
+        yield f"WARNING: {where}: job {job.job_id} is {tasks}"
 
 
 def _option(argument: str) -> str:
@@ -185,9 +194,8 @@ def _submitted(client: Client, submission: Submission, where: str) -> JobDoc:
         raise NoAnswer(f"{error}. Whether the job was taken is not known: 'cosched queue' tells") from None
 
 
-def _waited(client: Client, job_id: int, *, as_json: bool) -> JobDoc:
+def _waited(client: Client, job_id: int) -> JobDoc:
     try:
-        click.echo(f"job {job_id}", err=as_json)
         return to_end(client, job_id, partial(tell, job_id))
     except KeyboardInterrupt:
         click.echo(f"cosched: job {job_id} goes on without this command ('cosched cancel {job_id}' ends it)", err=True)

@@ -17,7 +17,7 @@ from cosched.model.job import PRIVATE_PLACES, Job
 from cosched.model.sizes import MAX_TASKS, contradiction, parse_sizes
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire.api import ASKED, Submission
-from cosched.wire.foreign import foreign_directives
+from cosched.wire.foreign import directives
 from cosched.wire.output_names import expanded, has_unknown_pattern
 from space_scheduler.launch import check_environment
 from space_scheduler.service.access.problems import TooLarge
@@ -54,10 +54,10 @@ def checked(given: Submission, config: ClusterConfig) -> Submission:
         if asked.within and value is not None and not asked.within[0] <= value <= asked.within[1]:
             raise _bad(key, value, asked.expected)
     refused = (given.foreign_directives or config.foreign_directives) == "refuse"
-    if refused and (found := foreign_directives(given.script)):
+    if refused and (found := directives(given.script).left()):
         raise BadInput(
             "submission: script",
-            f"{found}: options of another batch system, not read here",
+            f"{found}: of another batch system, and not read here",
             "lines '#COSCHED OPTIONS', or --foreign-directives warn, with which they are comments",
         )
     _arguments(given.arguments)

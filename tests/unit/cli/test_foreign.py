@@ -1,5 +1,6 @@
-"""A user of Slurm, PBS, LSF, SGE or HTCondor types what worked there: one line says what does the same here."""
+"""A user of Slurm, PBS, LSF, SGE or HTCondor types what worked there: it is read, or a line says what does the same."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,9 @@ from kit.command import Call
 from kit.snapshots import Snapshot
 
 from cosched.apps.cli.shared import foreign
+from cosched.wire.foreign import PBS, SLURM, Switch, directives, time_words
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_idioms_of_other_batch_systems_get_one_line_with_our_own(
@@ -16,28 +20,78 @@ def test_idioms_of_other_batch_systems_get_one_line_with_our_own(
     snapshot.replay(cosched)
 
 
-#: A script's lines -> what is said of their switches.
-DIRECTIVES = {
-    "#SBATCH -n 4 -t 5": "-t: --time, with its unit, such as 10min",
-    "#SBATCH --job-name=x -o out\n#SBATCH --mem=4G": "--job-name: --name; -o: --output",
-    "#PBS -l nodes=2\n#PBS -N x": "-l: --tasks, --time and --mem, each with its value, "
-    "such as '--tasks 8 --time 1h --mem 512MB'; -N: --name",
-    "#BSUB -W 10": "-W: --time, with its unit, such as 10min",
-    "#$ -pe mpi 4": "-pe: --tasks",
-    "#SBATCH --qos=x": "",
-    "echo\n#SBATCH -t 5": "",
+#: A script's lines -> the options of ``cosched submit`` that they are.
+READ = {
+    "#SBATCH -n 4 -t 5": "--tasks=4 --time=5min",
+    "#SBATCH -n4 --time=1-00:00:00": "--tasks=4 --time=24h",
+    "#SBATCH -n 2\n#SBATCH --ntasks=8 # the later counts": "--tasks=8",
+    "#SBATCH --job-name 'two words' -o out-%j.txt -e err-%A": "--name=two words --output=out-%j.txt --error=err-%A",
+    "#SBATCH --mem-per-cpu=1G": "--mem=1073741824B",
+    "#SBATCH --mem-per-cpu=512": "--mem=536870912B",
+    "#SBATCH --ntasks-per-node=4 --mem=8G": "--mem=2147483648B",
+    "#SBATCH -c 1 --no-requeue --comment=x -Q": "",
+    "#SBATCH -H --requeue -D /scratch": "--hold --requeue --directory=/scratch",
+    "#SBATCH --export=ALL,A=1,B": "--export=all --env=A=1 --env=B",
+    "#SBATCH --export=NONE": "--export=none",
+    "#SBATCH --export=A=1": "--export=none --env=A=1",
+    "#PBS -N heat -l walltime=01:00:00,pmem=512mb": "--name=heat --time=1h --mem=536870912B",
+    "#PBS -l walltime=90\n#PBS -l procs=6": "--time=90s --tasks=6",
+    "#PBS -o $PBS_JOBID.out -j n": "--output=%j.out",
+    "#PBS -V -v A=1,B -h -r y -d /scratch": "--export=all --env=A=1 --env=B --hold --requeue --directory=/scratch",
+    "echo\n#SBATCH -n 5": "",
+    "##SBATCH -n 5": "",
 }
 
 
-@pytest.mark.parametrize("lines", DIRECTIVES)
-def test_switches_of_directives_are_told_with_our_own(lines: str) -> None:
-    assert foreign.directives(f"#!/bin/sh\n{lines}\n") == DIRECTIVES[lines]
+@pytest.mark.parametrize("lines", READ)
+def test_directives_of_slurm_and_pbs_are_read_where_they_mean_the_same(lines: str) -> None:
+    found = directives(f"#!/bin/sh\n{lines}\n")
+    assert " ".join(word for _, word in found.words) == READ[lines]
+    assert found.left() == ""
+
+
+#: A script's line -> what is read of it, and why the rest is not.
+NOT_READ = {
+    "#SBATCH -N 2": ("", "nodes are chosen for the job"),
+    "#SBATCH -N 2 --ntasks-per-node=4": ("--tasks=8", "how tasks lie on them is not kept"),
+    "#SBATCH -n 6 -N 2 --ntasks-per-node=4": ("--tasks=6", "how tasks lie on them is not kept"),
+    "#SBATCH --ntasks-per-node=4": ("", "alone it is not read"),
+    "#SBATCH --mem=8G": ("", "of each task"),
+    "#SBATCH -c 2": ("", "a task has one CPU"),
+    "#SBATCH -n 4-8": ("", "a number of at least 1 is expected"),
+    "#SBATCH -t 0": ("", "a time such as"),
+    "#SBATCH -t": ("", "a time such as"),
+    "#SBATCH -o slurm-%a.out": ("", "%a in names of files"),
+    "#SBATCH --array=1-5": ("", "there are no arrays"),
+    "#SBATCH --gres=gpu:1": ("", "GPUs"),
+    "#SBATCH --qos=x": ("", "no counterpart"),
+    "#SBATCH --bogus=x": ("", "no counterpart"),
+    "#SBATCH -J 'x": ("", "no closing quotation"),
+    "#PBS -l nodes=2:ppn=4+1:ppn=2": ("--tasks=10", "how tasks lie on them is not kept"),
+    "#PBS -l select=2:ncpus=4:mpiprocs=4": ("--tasks=8", "how tasks lie on them is not kept"),
+    "#PBS -l select=2:ncpus=4": ("", "N times M"),
+    "#PBS -l nodes=head:ppn=4": ("", "N times M"),
+    "#PBS -l mem=4gb": ("", "not of the job"),
+    "#PBS -l walltime=x": ("", "a time such as"),
+    "#PBS -j oe": ("", "exec 2>&1"),
+    "#PBS -o host:/x": ("", "first node"),
+    "#PBS -v A=1;B": ("--env=A=1;B", ""),
+    "#BSUB -n 4": ("", "'#COSCHED' lines"),
+}
+
+
+@pytest.mark.parametrize("line", NOT_READ)
+def test_directives_that_are_not_read_say_why(line: str) -> None:
+    words, why = NOT_READ[line]
+    found = directives(f"#!/bin/sh\n{line}\n")
+    assert " ".join(word for _, word in found.words) == words
+    assert [why in said for _, said in found.not_read] == ([True] if why else [])
 
 
 def test_times_without_units_are_read_as_slurm_does() -> None:
     meant = {"5": "5min", "10:30": "630s", "00:05:00": "5min", "1:30:00": "90min", "1-00:00:00": "24h", "2-12": "60h"}
-    assert {text: foreign.time_meant(text) for text in meant} == meant
-    assert [foreign.time_meant(text) for text in ("0", "5m", "1:2:3:4", "", "-5")] == [""] * 5
+    assert {text: time_words(text) for text in meant} == meant
+    assert [time_words(text) for text in ("0", "5m", "1:2:3:4", "", "-5")] == [""] * 5
 
 
 def test_ranges_and_names_of_jobs_are_numbers_apart() -> None:
@@ -49,3 +103,33 @@ def test_ranges_and_names_of_jobs_are_numbers_apart() -> None:
         "12",
         "12",
     ]
+
+
+def test_guide_has_the_tables_of_the_code(request: pytest.FixtureRequest) -> None:
+    """``--update-snapshots`` writes them."""
+    page = ROOT / "docs/guide/batch-systems.md"
+    text = page.read_text()
+    verbs: dict[str, list[str]] = {}
+    for command, verb in foreign.VERBS.items():
+        verbs.setdefault(f"`cosched {verb}`", []).append(f"`{command}`")
+    for command, instead in foreign.INSTEAD.items():
+        verbs.setdefault(code(instead), []).append(f"`{command}`")
+    for heading, columns, rows in (
+        ("### Slurm", "Line | Here", [(spelled(each), code(each.here)) for each in SLURM]),
+        ("### PBS", "Line | Here", [(spelled(each), code(each.here)) for each in PBS]),
+        ("## Commands", "There | Here", [(", ".join(theirs), ours) for ours, theirs in verbs.items()]),
+    ):
+        table = "".join(f"| {' | '.join(row)} |\n" for row in (columns.split(" | "), ("---", "---"), *rows))
+        begin = text.index("| ", text.index(f"{heading}\n"))
+        text = text[:begin] + table + text[begin:].partition("\n\n")[1][1:] + text[begin:].partition("\n\n")[2]
+    Snapshot(page, request.config.option.update_snapshots, {})(text)
+
+
+def spelled(switch: Switch) -> str:
+    of_list = "" if switch.names.startswith("-") else "-l "
+    return ", ".join(f"`{of_list}{name}`" for name in switch.names.split())
+
+
+def code(text: str) -> str:
+    """What is in quotes, and our options, as code."""
+    return re.sub(r"'([^']+)'|(?<![\w`-])(--[a-z-]+(?: N)?)", lambda match: f"`{match[1] or match[2]}`", text)

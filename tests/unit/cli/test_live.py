@@ -66,7 +66,7 @@ def submit(call: Call) -> Iterator[Submit]:
             call("wait", job_id)
 
 
-def shown(call: Call, job_id: int) -> dict[str, Any]:
+def shown(call: Call, job_id: object) -> dict[str, Any]:
     ended = call("show", job_id, "--json")
     assert ended.status == 0, ended.err
     document: dict[str, Any] = json.loads(ended.out)
@@ -128,8 +128,8 @@ def test_submit_says_the_number_and_takes_the_scripts_lines(call: Call, tmp_path
 
 #: Lines of other batch systems in a job script.
 FOREIGN = [
-    "#SBATCH -n 4 -t 00:05:00 -J name -o out-%j.txt",
-    "#PBS -l nodes=2:ppn=4\n#PBS -N name\n#PBS -j oe",
+    "#SBATCH -n 4 -t 00:05:00 -J name -o out-%j.txt\n#SBATCH --gres=gpu:1",
+    "#PBS -l nodes=2:ppn=2\n#PBS -N name\n#PBS -j oe",
     "# text\n#BSUB -n 4\n#COSCHED -n 2",
     "#FLUX: -N 2",
     "#$ -pe mpi 4",
@@ -155,6 +155,26 @@ def test_what_a_script_has_and_does_not_mean_is_told_at_submission(
     assert len(jobs) == len(FOREIGN) + len(options) + 1
     stories(jobs[-1])(told + session(call, f"show {jobs[-1]}"))
     assert call("cancel", *jobs).status == 0
+
+
+def test_lines_of_slurm_are_the_jobs_options_behind_those_of_cosched_and_the_command_line(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "#COSCHED -t 2h\n#SBATCH -n 4 -t 1-0 -J heat\n#SBATCH --mem-per-cpu=1M --export=NONE,A=1 -o x-%A"
+    (tmp_path / "other.sh").write_text(f"#!/bin/sh\n{lines}\necho hello\n")
+    ended = call("submit", "--hold", "--foreign-directives", "refuse", "-n", 3, "--parsable", "other.sh")
+    assert (ended.status, ended.err) == (0, "")
+    job = shown(call, int(ended.out))
+    assert (job["tasks"], job["time_limit_s"], job["name"], job["memory_bytes"]) == (3, 7200, "heat", 1 << 20)
+    assert job["output"] == str(tmp_path / f"x-{job['job_id']}")
+    assert shown(call, "last")["job_id"] == job["job_id"]
+    monkeypatch.setenv("COSCHED_OUTPUT", "slurm-%j.out")
+    assert call("submit", "--hold", "-Q", "job.sh").out == ""
+    other = shown(call, "last")
+    assert other["output"] == str(tmp_path / f"slurm-{other['job_id']}.out")
+    assert (
+        call("cancel", "last", job["job_id"]).out == f"job {other['job_id']} cancelled\njob {job['job_id']} cancelled\n"
+    )
 
 
 def test_the_command_line_wins_over_the_script(call: Call) -> None:

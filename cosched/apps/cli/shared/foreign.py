@@ -1,4 +1,7 @@
-"""Commands and switches of other batch systems (Slurm, PBS, LSF, SGE, HTCondor) and what does the same here."""
+"""Commands and switches of other batch systems (Slurm, PBS, LSF, SGE, HTCondor) and what does the same here.
+
+Lines in scripts: :mod:`cosched.wire.foreign`.
+"""
 
 import re
 from typing import Final
@@ -6,7 +9,7 @@ from typing import Final
 import click
 
 from cosched.errors import BadInput
-from cosched.wire.foreign import directive_lines
+from cosched.wire.foreign import NO_COUNTERPART, NO_EFFECT, SLURM, by_name
 
 _NO_CHANGE: Final = "'cosched cancel' and 'cosched submit' again: a submitted job keeps its options"
 _NO_SHARES: Final = "'cosched policies': the order of the queue is the policy's, without accounts and shares"
@@ -15,8 +18,8 @@ VERBS: Final = {
     **dict.fromkeys(
         ("sbatch", "qsub", "bsub", "condor_submit", "srun", "salloc", "qrsh", "hq", "flux", "run"), "submit"
     ),
-    **dict.fromkeys(("squeue", "qstat", "bjobs", "condor_q", "condor_watch_q", "jobs"), "queue"),
-    **dict.fromkeys(("scancel", "qdel", "bkill", "condor_rm"), "cancel"),
+    **dict.fromkeys(("squeue", "qstat", "bjobs", "condor_q", "condor_watch_q", "jobs", "ps"), "queue"),
+    **dict.fromkeys(("scancel", "qdel", "bkill", "condor_rm", "kill"), "cancel"),
     **dict.fromkeys(("sinfo", "pbsnodes", "qhost", "bhosts", "condor_status"), "nodes"),
     **dict.fromkeys(("sacct", "sstat", "qacct", "bhist", "bacct", "condor_history"), "history"),
     **dict.fromkeys(("qhold", "bstop", "condor_hold", "scontrol hold"), "hold"),
@@ -26,7 +29,7 @@ VERBS: Final = {
     "top": "page",
 }
 #: The same for what has no verb here -> what there is instead.
-_INSTEAD: Final = {
+INSTEAD: Final = {
     **dict.fromkeys(("scontrol update", "qalter", "bmod", "condor_qedit", "update"), _NO_CHANGE),
     **dict.fromkeys(("scontrol requeue", "requeue", "brequeue"), "'cosched cancel' and 'cosched submit' again"),
     **dict.fromkeys(
@@ -38,31 +41,24 @@ _INSTEAD: Final = {
 _NUMBERS: Final = "the numbers of jobs, apart; 'cosched queue --user me' lists yours"
 _CPU: Final = "--tasks; a task is one CPU"
 _JSON: Final = "--json, for programs"
+_SLURM: Final = {name: switch.here for name, switch in by_name(SLURM).items()}
 #: A verb -> its switches elsewhere -> what does the same here.
 _SWITCHES: Final = {
-    "submit": {
-        **dict.fromkeys(("--ntasks", "--np"), "--tasks"),
+    "submit": {name: here for name, here in _SLURM.items() if here not in (NO_COUNTERPART, NO_EFFECT)}
+    | {
+        "--np": "--tasks",
         **dict.fromkeys(("-N", "--nodes", "--ntasks-per-node"), "--tasks; nodes are chosen for the job"),
-        **dict.fromkeys(("-c", "--cpus-per-task", "--mincpus", "--ntasks-per-core", "--threads-per-core"), _CPU),
-        "-l": "--tasks, --time and --mem, each with its value, such as '--tasks 8 --time 1h --mem 512MB'",
-        **dict.fromkeys(("-t", "--time-limit", "--time-min"), "--time, with its unit, such as 10min"),
-        **dict.fromkeys(("-J", "--job-name"), "--name"),
-        **dict.fromkeys(("-o", "-O"), "--output"),
-        "-e": "--error",
-        "-j": "'exec 2>&1' in the script",
-        **dict.fromkeys(("-i", "--input"), "'exec <FILE' in the script"),
-        **dict.fromkeys(("-D", "--chdir", "--workdir"), "--directory"),
-        **dict.fromkeys(("-V", "--get-user-env"), "--export all"),
-        "-v": "--env NAME=VALUE",
-        "-H": "--hold",
-        "-W": "--wait",
-        "-M": "--server or --lab",
-        **dict.fromkeys(("--cluster", "--clusters"), "--server or --lab"),
-        "--no-requeue": "no option: what is to run again when a node is lost says --requeue",
-        **dict.fromkeys(("-I", "--pty"), "a script: there are no interactive jobs"),
         "--mem-per-cpu": "--mem, which is of each task",
+        "-l": "--tasks, --time and --mem, each with its value, such as '--tasks 8 --time 1h --mem 512MB'",
+        **dict.fromkeys(("--mincpus", "--ntasks-per-core", "--threads-per-core"), _CPU),
+        **dict.fromkeys(("--time-limit", "--time-min"), "--time"),
+        "-O": "--output",
+        "-j": "'exec 2>&1' in the script",
+        "-V": "--export all",
+        "-v": "--env NAME=VALUE",
+        "--cluster": "--server or --lab",
+        **dict.fromkeys(("-I", "--pty"), "a script: there are no interactive jobs"),
         "--wrap": "a script, or - for standard input",
-        "--parsable": "--json",
     },
     "queue": {
         **dict.fromkeys(("-u",), "--user"),
@@ -101,19 +97,14 @@ for _verb in ("show", "explain", "wait", "logs"):
     _SWITCHES[_verb] = {"-j": "the job's number alone", **_SWITCHES.get(_verb, {})}
 #: Switches of a submission that have no counterpart here.
 _NOTHING_LIKE: Final = re.compile(
-    "-[ACGLPQRSabdkmpqrswxz]|--(account|array|begin|comment|constraint|contiguous|cpu-freq|deadline|dependency|exclude"
-    "|exclusive|gid|gpus|gpus-per-\\w+|gres|kill-on-invalid-dep|licenses|mail-type|mail-user|nice|nodelist|open-mode"
-    "|oversubscribe|partition|priority|profile|qos|quiet|reservation|share|signal|switches|test-only|tmp|uid|verbose)"
+    "-[ACGLPQRSabdkmpqrswxz]|--(contiguous|cpu-freq|gid|gpus-per-\\w+|kill-on-invalid-dep|profile|share|switches"
+    f"|test-only|tmp|uid|{'|'.join(name[2:] for name, here in _SLURM.items() if here in (NO_COUNTERPART, NO_EFFECT))})"
 )
-_SWITCH: Final = re.compile(r"(?<=\s)-(?:-[a-z][\w-]+|pe\b|[A-Za-z])")
-#: Where a switch of directives is another one's than Slurm's.
-_OTHER_WORDS: Final = {
-    "PBS": {"-N": "--name"},
-    "MSUB": {"-N": "--name"},
-    "$": {"-N": "--name", "-pe": "--tasks"},
-    "BSUB": {"-W": "--time, with its unit, such as 10min", "-M": "--mem"},
-}
-_SLURM_TIME: Final = re.compile(r"(?:(?P<d>\d{1,4})-)?(?P<parts>\d{1,6}(?::\d{1,2}){0,2})")
+
+
+_OURS: Final = "options that 'cosched submit --help' lists"
+#: So begins what does the same here; other words say why nothing does.
+_SAYS_OPTION: Final = ("-", "'", "a script", "no option", "the number", "the job's number")
 
 
 def no_command(arguments: list[str]) -> BadInput | None:
@@ -122,8 +113,8 @@ def no_command(arguments: list[str]) -> BadInput | None:
         if name in VERBS:
             found = f"no command {arguments[0]!r}"
             return BadInput("", found, f"'cosched {VERBS[name]}'", nearest=VERBS[name])
-        if name in _INSTEAD:
-            return BadInput("", f"no command {name!r}", _INSTEAD[name])
+        if name in INSTEAD:
+            return BadInput("", f"no command {name!r}", INSTEAD[name])
     return None
 
 
@@ -131,40 +122,12 @@ def no_switch(error: click.NoSuchOption) -> BadInput | None:
     """What is said of another batch system's switch to one of our verbs; None: it is none that is known."""
     verb = error.ctx.command.name if error.ctx is not None and error.ctx.command.name else ""
     if same := _SWITCHES.get(verb, {}).get(error.option_name):
+        if not same.startswith(_SAYS_OPTION):
+            return BadInput(error.option_name, f"an option of another batch system: {same}", _OURS)
         return BadInput(error.option_name, "an option of another batch system", same)
     if verb == "submit" and _NOTHING_LIKE.fullmatch(error.option_name):
-        found = "an option of another batch system, without a counterpart here"
-        return BadInput(error.option_name, found, "options that 'cosched submit --help' lists")
+        return BadInput(error.option_name, "an option of another batch system, without a counterpart here", _OURS)
     return None
-
-
-def directives(script: str) -> str:
-    """Which of our options do what the switches of a script's directives do: ``-t: --time …; -J: --name``, or ''."""
-    told = dict[str, str]()
-    for _, line in directive_lines(script):
-        system = re.split(r"[\s:]", line[1:], maxsplit=1)[0]
-        for switch in _SWITCH.findall(line):
-            if same := _OTHER_WORDS.get(system, {}).get(switch) or _SWITCHES["submit"].get(switch):
-                told.setdefault(switch, same)
-    return "; ".join(f"{switch}: {same}" for switch, same in told.items())
-
-
-def time_meant(text: str) -> str:
-    """A time of Slurm's or PBS's (minutes, MM:SS, HH:MM:SS, D-HH:MM:SS) with its unit, or '' where it is none."""
-    match = _SLURM_TIME.fullmatch(text)
-    if match is None:
-        return ""
-    parts = [int(each) for each in match["parts"].split(":")]
-    if match["d"] is not None:  # D-HH[:MM[:SS]]
-        hours, minutes, seconds = (*parts, 0, 0)[:3]
-        hours += 24 * int(match["d"])
-    elif len(parts) == 3:
-        hours, minutes, seconds = parts
-    else:  # MM[:SS]
-        hours, (minutes, seconds) = 0, (*parts, 0)[:2]
-    total_s = (hours * 60 + minutes) * 60 + seconds
-    unit, length_s = next(((u, s) for u, s in (("h", 3600), ("min", 60)) if total_s % s == 0), ("s", 1))
-    return f"{total_s // length_s}{unit}" if total_s else ""
 
 
 def jobs_meant(text: str) -> str:

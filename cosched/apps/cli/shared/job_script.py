@@ -10,6 +10,7 @@ import click
 from cosched.apps.cli.shared.foreign import no_switch
 from cosched.apps.cli.shared.values import refuse
 from cosched.errors import BadInput
+from cosched.wire.foreign import directives
 
 _MAX_BYTES: Final = 1 << 20
 _LINE: Final = re.compile(r"#COSCHED(?:[ \t]+(.*))?")
@@ -42,14 +43,17 @@ def read(script: str) -> str:
 
 
 def merged(ctx: click.Context, text: str, where: str, not_in_script: Container[str]) -> dict[str, Any]:
-    """The job's options: from the command line, else from the script's lines (the last counts), else the defaults.
+    """The job's options: from the command line, else from the script's lines, else the defaults.
+
+    Of the script's lines the last counts; those of Slurm and PBS stand behind #COSCHED lines.
 
     ``not_in_script`` are the options of the command that do not concern the job. Raises :class:`BadInput`.
     """
     asked = {name: value for name, value in ctx.params.items() if name not in not_in_script}
     said = {name for name in asked if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE}
     variables: tuple[str, ...] = ()
-    for number, words in _lines(text, where):
+    foreign = [(number, shlex.quote(word)) for number, word in directives(text).words]
+    for number, words in foreign + _lines(text, where):
         for name, value in _parsed(ctx, words, f"{where}:{number}", not_in_script).items():
             if name == "environment":
                 variables += value

@@ -6,19 +6,25 @@ A verb that is decorated by :func:`says` gives an :class:`Answer` and prints not
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import reduce, wraps
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 import msgspec
 
 from cosched.apps.cli.shared.foreign import jobs_meant
+from cosched.apps.cli.shared.values import refuse
 from cosched.config.units import is_whole
 from cosched.errors import BadInput
 from cosched.report.table import Table
 
+if TYPE_CHECKING:
+    from cosched.client.client import Client
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 Item = TypeVar("Item")
 
+#: In place of a job's number: the job that the user has submitted last.
+LAST: Final = "last"
 #: Adds ``--json``, which arrives as ``as_json``.
 json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 #: Adds ``--wide``: a list is not cut to the terminal's width.
@@ -58,9 +64,23 @@ def asks(verb: Callable[..., Any]) -> Callable[..., Any]:
         from cosched.client.find import connect  # noqa: PLC0415 (HTTP and TLS: a simulation asks no service)
 
         with connect(server, lab) as client:
+            if given.get("job_id") == LAST:
+                given["job_id"] = _newest(client)
+            if LAST in given.get("job_ids", ()):
+                given["job_ids"] = tuple(_newest(client) if each == LAST else each for each in given["job_ids"])
             return verb(client=client, **given)
 
     return service(asked)
+
+
+def _newest(client: "Client") -> int:
+    """The last job that this user has submitted, of those alive and the newest ended. Raises :class:`BadInput`."""
+    from cosched.apps.cli.shared.words import this_user  # noqa: PLC0415 (half of what a desk's commands import)
+
+    user = this_user()
+    found = [job.job_id for job in (*client.jobs(user), *client.history(user))]
+    refuse((not found, "ID", f"'{LAST}', but {user} has no job here", "the number of a job"))
+    return max(found)
 
 
 def says(verb: Callable[..., Answer]) -> Callable[..., int]:
@@ -124,16 +144,18 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def _job_number(text: str) -> int:
+def _job_number(text: str) -> int | str:
+    if text == LAST:
+        return text
     if not is_whole(text) or len(text) > 18 or int(text) < 1:
-        expected = "the number of a job, as 'cosched submit' and 'cosched queue' print it"
+        expected = f"the number of a job, as 'cosched submit' and 'cosched queue' print it, or {LAST!r}"
         raise BadInput("ID", f"{text!r}", expected, nearest=jobs_meant(text))
     return int(text)
 
 
-#: Adds the argument ID, which arrives as ``job_id``; what is no number raises :class:`BadInput`.
+#: Adds the argument ID, which arrives as ``job_id``, a number by :func:`asks`; what is none raises :class:`BadInput`.
 job_argument: Final = click.argument("job_id", metavar="ID", callback=lambda _ctx, _param, text: _job_number(text))
-#: Adds the argument ID…, which arrives as ``job_ids``: each once.
+#: Adds the argument ID…, which arrives as ``job_ids``, numbers by :func:`asks`: each once.
 job_arguments: Final = click.argument(
     "job_ids",
     metavar="ID...",

@@ -63,7 +63,7 @@ def begin(lab: Lab, client: Client, tmp_path: Path) -> Begin:
 
     def begun(*options: str) -> subprocess.Popen[str]:
         argv = [sys.executable, "-m", "cosched.apps.cli.main", "workload", "play", "log.swf", "--map", "map.yaml"]
-        argv += ["--scale", "0.05", "--output", "out.parquet", "--directory", "/", "--margin", "60s", "--json"]
+        argv += ["--scale", "0.05", "--output", "out.parquet", "--directory", "/", "--margin", "10min", "--json"]
         return subprocess.Popen(
             [*argv, *options], cwd=tmp_path, env={**os.environ, "COSCHED_SERVER": client.server},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,

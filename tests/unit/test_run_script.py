@@ -37,7 +37,7 @@ TOOLS = (
     "nproc",
 )
 #: What runs the whole suite.
-WHOLE = f"python 3.12 runs: -m pytest -n {3 * len(os.sched_getaffinity(0))} --dist loadgroup --no-loadscope-reorder"
+WHOLE = f"python 3.12 runs: -m pytest -n {2 * len(os.sched_getaffinity(0))} --dist loadgroup --no-loadscope-reorder"
 
 # Answers the script's question about an interpreter as this machine's own Python does, with facts changed.
 ASKED = """#!{python} -I

@@ -42,8 +42,6 @@ class GroupRules:
         """
         memory, key = self._memory, attempt.id
         memory.keep(attempt, asked_kill_us=grace_us)
-        if attempt.ended:
-            return
         memory.change(memory.get(key) or attempt, empty=None)  # each kill is followed by the guard's word
         self._kills_asked[key] += 1
         try:

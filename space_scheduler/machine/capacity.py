@@ -28,10 +28,6 @@ class CountedRoom:
         why = obstacle(job.procs, job.estimate_us, 0, self.free_procs)
         return Reason(why, {"procs": job.procs, "free_procs": self.free_procs}) if why else None
 
-    def placed(self, job: Job) -> Allocation | None:
-        """The job's processors, or None where there is an obstacle."""
-        return None if self.obstacle(job) else Allocation(job.procs)
-
     def misfit(self, job: Job, allocation: Allocation) -> str | None:
         """What is wrong with so many processors for this job, in words, or None."""
         if allocation.nodes:

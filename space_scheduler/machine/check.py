@@ -8,6 +8,7 @@ from cosched.model.width import Range
 from space_scheduler.machine.capacity import Free
 from space_scheduler.machine.holding import Occupying
 from space_scheduler.machine.machine import Machine
+from space_scheduler.machine.named_capacity import NamedCapacity
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.rules import BadPlan
 from space_scheduler.policy.interface import (
@@ -43,11 +44,11 @@ def in_order(plan: Plan, records: Records) -> Plan:
     return Plan(sorted(plan.changes, key=turn), plan.memory, plan.wake_us, plan.told)
 
 
-def placed(machine: Machine, plan: Plan) -> Plan:
+def placed(machine: Machine, nodes: NamedCapacity, plan: Plan) -> Plan:
     """The plan, in order, with a place on named nodes for every start: a policy that counts processors names none."""
     if all(change.allocation for change in plan.changes if isinstance(change, PlannedStart)):
         return plan
-    records, room = machine.jobs.records, machine.capacity.room()
+    records, room = machine.jobs.records, nodes.room()
     changes: list[PlannedChange] = []
     for change in plan.changes:
         if not isinstance(change, PlannedStart):

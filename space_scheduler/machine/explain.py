@@ -29,14 +29,13 @@ def refusal(machine: Machine, job: Job) -> Reason | None:
         return Reason(Why.WIDER_THAN_MACHINE, {"procs": job.procs, "machine_procs": capacity.procs_installed})
     if machine.nodes is None or machine.nodes.ever_fits(job):
         return None
-    return _never_fits(machine.nodes.empty(installed=True), job)
-
-
-def _never_fits(room: Room, job: Job) -> Reason | None:
-    """By which limit a job has no place on empty nodes, or None."""
+    room = machine.nodes.empty(installed=True)
     found = room.obstacle(job)
-    if found is None:
-        return None
+    return None if found is None else _never_fits(room, job, found)
+
+
+def _never_fits(room: Room, job: Job, found: Reason) -> Reason:
+    """By which limit a job has no place on empty nodes, where it has ``found`` none."""
     largest_bytes = max(room.memory_bytes, default=0)
     if job.memory_bytes > largest_bytes:
         numbers = {"task_memory_bytes": job.memory_bytes, "largest_node_bytes": largest_bytes}

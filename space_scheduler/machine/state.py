@@ -404,7 +404,7 @@ class SchedulerState:
         if plan.changes:
             plan = check.in_order(plan, machine.jobs.records)
             if machine.nodes is not None:
-                plan = check.placed(machine, plan)
+                plan = check.placed(machine, machine.nodes, plan)
         if machine.changes.asked or machine.changes.resized:
             plan = _answered(plan, machine)
         if machine.rules.resize_retry_us:

@@ -176,19 +176,14 @@ class PlannedRequeue(msgspec.Struct, frozen=True, gc=False):
 class PlannedAnswer(msgspec.Struct, frozen=True, gc=False):
     """An answer to a running job that asked for other numbers of processes, and why.
 
-    It is given so many more (negative: fewer); what it holds is changed by a :class:`PlannedResize`. ``waits``: to the
-    requests that are ``left`` it has no answer yet, and does nothing until it has; else they are refused.
+    It is given so many more (negative: fewer); what it holds is changed by a :class:`PlannedResize`. To the requests
+    that are ``left`` it has no answer yet, and does nothing until it has; where none are left, the rest is refused.
     """
 
     job: Job
     reason: Reason
     given: int = 0
     left: tuple[int, ...] = ()
-
-    @property
-    def waits(self) -> bool:
-        """Whether it has to wait."""
-        return bool(self.left)
 
 
 #: What a plan can change, each a type of its own.

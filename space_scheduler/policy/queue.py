@@ -173,10 +173,6 @@ class JobQueue:
         for by, lines in self._lines.items():
             lines[job.procs].remove(by(entry))
 
-    def alike(self) -> list[Sequence[Entry]]:
-        """The jobs of each shape with their keys, in order."""
-        return [same for within in self._by_shape.values() for same in within.values()]
-
     def narrowest(self) -> int:
         """The fewest processors any queued job needs (the queue must not be empty)."""
         return min(self._by_shape)

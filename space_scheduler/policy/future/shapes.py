@@ -139,8 +139,6 @@ class Shapes:
         times, free, widths = profile.times, profile.free, self._widths
         first, count = max(0, bisect_right(times, hole_us) - 1), len(times)
         last = bisect_left(times, until_us, first)
-        if last <= first:
-            return
         if last - first == 1:
             least = most = free[first]
         else:

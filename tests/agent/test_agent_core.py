@@ -1,5 +1,6 @@
 """The agent's rules, one by one, without processes: its core, a model of the guard, and a test between them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -8,10 +9,15 @@ from kit.agent_world import END, FENCE, KEY, World, kill, order, prepare, prepar
 
 from cosched.model.stall import Stall, StalledProcess
 from cosched.wire import messages as wire
+from cosched.wire.grant import Grant
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
+from node_agent.core.agent import AgentCore
 from node_agent.core.guard_model import KILLED, GuardModel
-from node_agent.core.replies import AWAY, Declined, Done
+from node_agent.core.memory import Memory
+from node_agent.core.played import PlayedAgent, Player
+from node_agent.core.replies import AWAY, Declined, Done, ErrorTail
+from node_agent.core.works import Pause, Steps, Works
 
 
 @pytest.fixture(name="world")
@@ -106,7 +112,8 @@ def test_what_another_cluster_has_ended_is_not_prepared_by_a_guard_that_is_back(
     world.lose_guard()
     assert world.welcome(wire.Fence("another", wire.TAKE_OVER_EPOCH, "its scheduler"))
     world.settle()
-    assert world.guard.groups == {}
+    refused = wire.Refused(run(1).order, "stale", "job 5.1 was ended while it was being prepared")
+    assert (world.guard.groups, refused in world.heard) == ({}, True)
     assert world.core is not None
     assert world.core.reports() == ()
 
@@ -383,6 +390,87 @@ def test_the_end_of_another_command_is_not_the_end_of_the_script(world: World) -
     world.guard_ends(KEY, wire.Exit(3), 1)
     world.settle()
     assert [type(each) for each in world.heard] == [wire.Prepared, wire.Started]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        happened.GroupEmpty(KEY, 0, 0),
+        happened.GuardReports(
+            (happened.Group(KEY, False, (happened.Command(0, KILLED), happened.Command(1, KILLED))),)
+        ),
+    ],
+)
+def test_end_of_an_attempt_that_is_discarded_meanwhile_is_not_told(world: World, event: happened.Input) -> None:
+    started(world)
+    world.order(kill())
+    world.guard_works()
+    world.guard_is_heard()
+    assert world.core is not None
+    (ask,) = world.core.handle(event, 0)
+    assert isinstance(ask, fx.AskNode)
+    world.guard.groups.clear()
+    world.order(order(wire.Discard, 4))
+    world.guard_works()
+    world.guard_is_heard()
+    assert world.core.get(*KEY) is None
+    assert world.core.handle(happened.Replied(ask.number, ErrorTail(b"")), 0) == []
+    assert world.core.get(*KEY) is None
+
+
+def test_played_agent_ends_jobs_of_the_cluster_before_and_hangs_up_on_a_scheduler_before() -> None:
+    later: list[tuple[int, Callable[[], None]]] = []
+    hung_up: list[str] = []
+    agent = PlayedAgent(
+        AgentCore("a", "boot"),
+        GuardModel(),
+        Player(),
+        lambda blob: msgspec.msgpack.decode(blob, type=Grant),
+        lambda fence: None,
+        lambda after_us, call: later.append((after_us, call)),
+        lambda: 0,
+    )
+    agent.hang_up = hung_up.append
+    agent.hand_in(happened.Welcomed(FENCE, 1))
+    for each in (prepare(FENCE, wire.OrderId(*KEY, 1)), run()):
+        agent.hand_in(happened.Ordered(each))
+    agent.hand_in(happened.Welcomed(wire.Fence("another", wire.TAKE_OVER_EPOCH, "its scheduler"), 1))
+    ((after_us, sweep),) = later
+    assert (after_us, agent.guard.running(KEY), hung_up) == (500_000, set(), [])
+    sweep()
+    assert list(agent.core.attempts) == []
+    agent.hand_in(happened.Welcomed(FENCE, 1))
+    assert len(hung_up) == 1
+
+
+def test_work_that_raises_leaves_its_lane_to_the_next() -> None:
+    memory = Memory("a", "boot", None, ())
+    works = Works(memory)
+
+    def fails() -> Steps[None]:
+        yield Pause(1)
+        raise ZeroDivisionError
+
+    def waits() -> Steps[None]:
+        yield Pause(2)
+
+    works.begin(fails(), "lane")
+    works.begin(waits(), "lane")
+    with pytest.raises(ZeroDivisionError):
+        works.replied(1, Done())
+    assert memory.effects == [fx.SetTimer(1, 1), fx.SetTimer(2, 2)]
+
+
+def test_the_model_of_the_guard_moves_a_group_to_a_processor_that_comes_free() -> None:
+    guard = GuardModel(procs=2)
+    for job_id in (1, 2, 3):
+        ready = msgspec.structs.replace(prepare(FENCE, wire.OrderId(job_id, 1, 1)), cpus=1)
+        guard.ask(fx.PrepareGroup((job_id, 1), ready))
+        guard.ask(fx.Spawn((job_id, 1), 0, ready, ("script",), b""))
+    assert [guard.groups[each, 1].processors for each in (1, 2, 3)] == [(0,), (1,), (0,)]
+    guard.ask(fx.KillGroup((2, 1), 0))
+    guard.carry_out_kills()
+    assert sorted(guard.groups[each, 1].processors for each in (1, 3)) == [(0,), (1,)]
 
 
 def test_what_was_forgotten_without_a_kill_is_not_mentioned_again(world: World) -> None:

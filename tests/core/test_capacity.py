@@ -10,6 +10,7 @@ from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job
 from cosched.model.node import Node, Owner
 from space_scheduler.feasibility import Room
+from space_scheduler.machine import named_capacity
 from space_scheduler.machine.capacity import CountedCapacity
 from space_scheduler.machine.named_capacity import Capacity, NamedCapacity
 from space_scheduler.machine.nodes import Member, UnknownNode
@@ -160,6 +161,15 @@ def test_more_is_held_than_the_rules_of_now_allow() -> None:
     found = now.room().obstacle(job_of(2, 5))
     assert found is not None
     assert found.why is Why.NOT_ENOUGH_FREE
+
+
+def test_jobs_that_are_known_to_fit_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(named_capacity, "_MOST_KNOWN", 2)
+    capacity = nodes()
+    for procs in (1, 2, 3, 4, 1):
+        assert capacity.ever_fits(job_of(1, procs))
+        assert len(capacity._known_to_fit) <= 2
+    assert not capacity.ever_fits(job_of(1, 13))
 
 
 def test_nodes_stand_in_the_order_of_their_numbers() -> None:

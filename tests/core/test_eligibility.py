@@ -115,6 +115,14 @@ def test_rule_is_asked_again_when_it_said_and_never_in_between() -> None:
     assert rule.asked == [1, 1]
 
 
+@pytest.mark.parametrize(("until_s", "asked_s"), [(10, 11), (5, 11), (None, 70)])
+def test_rule_that_names_no_later_time_is_asked_again_soon(until_s: int | None, asked_s: int) -> None:
+    wait = Wait(until_us=None if until_s is None else until_s * SECOND)
+    drive = Ruled(Scripted(lambda job, moment: wait)).at(10)
+    drive.submit(1, procs=1, estimate_s=60)
+    assert drive.decide() == [f"timer {asked_s} s: WAKE"]
+
+
 def test_rules_are_passed_one_after_the_other() -> None:
     first, second = until(10), Scripted(until(20).says, "second")
     drive = Ruled(first, second)

@@ -17,10 +17,12 @@ from space_scheduler.feasibility import Room
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Answer
 from space_scheduler.machine.rules import BadPlan
+from space_scheduler.machine.state import SchedulerState
 from space_scheduler.plugins import resolve
-from space_scheduler.policy.interface import Plan, PlannedAnswer, PlannedResize, PlannedStart
+from space_scheduler.policy.interface import Changes, Plan, PlannedAnswer, PlannedResize, PlannedStart
 from space_scheduler.policy.place import PLACES
-from space_scheduler.policy.reshape.resident import shrunk
+from space_scheduler.policy.reshape.free import FreeProcs
+from space_scheduler.policy.reshape.resident import shrunk, widened
 from space_scheduler.progress import NodeCpu, Occupancy, Sharing, speed_up
 from space_scheduler.reasons import Reason, Why
 from space_scheduler.simulator.host import Site, simulate
@@ -374,6 +376,26 @@ def test_processors_that_a_folded_job_is_given_back_keep_the_rule_of_its_company
     room = Room(["a"], [3], [100], None, PLACES["uniform-hard"], cpus=[4])
     held = on_nodes([("a", 4, 1)])
     assert room.misfit_wider(rigid(1, 4), held, on_nodes([("a", 4, 2)])) is None
+
+
+def test_policy_of_folding_enables_what_another_has_left_asleep() -> None:
+    made = Machine(policy="equipartition", procs=8)
+    made.submit(0, resident(1, 1, 8), rigid(2, 4))
+    made.state = SchedulerState.restore(resolve("fjt1+bfm"), made.state.rules, made.state.snapshot())
+    made.happen(1, ev.RulesChanged("fjt1+bfm"))
+    assert made.state.records[1].allocation == Allocation(4, folded=8)
+    made.happen(2, ev.JobEnded(2))
+    assert (made.state.records[1].allocation, made.state.records[1].reason.why) == (Allocation(8), Why.WIDENED)
+
+
+@pytest.mark.parametrize(("free", "wanted", "holds"), [(4, 6, 6), (4, 7, None), (0, 2, None)])
+def test_counted_processors_are_free_for_all_that_is_enabled_or_for_none(
+    free: int, wanted: int, holds: int | None
+) -> None:
+    procs = FreeProcs(SchedulerState(resolve("fcfs")).view(Changes()))
+    procs.procs = free
+    expected = None if holds is None else Allocation(holds, folded=8)
+    assert widened(procs, resident(1, 1, 8), Allocation(2, folded=8), wanted) == expected
 
 
 def test_what_is_shrunk_to() -> None:

@@ -23,11 +23,18 @@ def test_the_size_in_a_name_is_that_of_the_option() -> None:
         ("fjt1+bfm(fjt=largest/0)", "largest/N with N a number of 1 or more"),
         ("equipartition(fjt=largest)", "no option 'fjt=largest'"),
         ("fifo(fjt=largest)", "no option 'fjt=largest'"),
+        ("fjt1+bfm(short", r"expected fjt1\+bfm or fjt1\+bfm\(OPTION,...\)"),
+        ("equipartition(threshold=half)", "'threshold=half' in .*; expected threshold= and a whole number"),
     ],
 )
 def test_other_sizes_and_other_policies_are_refused(name: str, told: str) -> None:
     with pytest.raises(BadInput, match=told):
         resolve(name)
+
+
+def test_order_that_is_none_is_refused_with_the_nearest() -> None:
+    with pytest.raises(BadInput, match=r"--order: no order 'sjff'.*one of .*sjf"):
+        resolve("equipartition", order="sjff")
 
 
 def test_a_long_job_wider_than_what_is_left_of_the_machine_waits() -> None:

@@ -13,6 +13,7 @@ from space_scheduler.on_nodes import Limit, Resident
 from space_scheduler.plugins import resolve
 from space_scheduler.policy.place import PLACES, place_of
 from space_scheduler.policy.presets import PRESETS
+from space_scheduler.policy.uniform import allows
 from space_scheduler.reasons import Why
 
 MPL = 4
@@ -107,6 +108,11 @@ def test_jobs_that_lie_across_each_other_share_with_nobody() -> None:
     assert placed(cluster("uniform-hard", *across, nodes="abc"), job(3, 2, "comm")) is None
     assert placed(cluster("uniform-light", *across, nodes="abc"), job(3, 2, "comm")) == "ac"
     assert placed(cluster("uniform-hard", *across), job(3, 1, "comm")) == "d"  # idle
+
+
+def test_places_of_a_uniform_set_are_all_nodes_of_its_company() -> None:
+    room, newcomer = cluster("uniform-hard", (job(1, 2, "cpu"), "ab")), job(2, 2, "comm")
+    assert [allows(room, newcomer, pairs) for pairs in ([(0, 1), (1, 1)], [(0, 2)])] == [True, False]
 
 
 def test_idle_nodes_come_before_company_and_take_half_their_level() -> None:

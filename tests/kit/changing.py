@@ -91,10 +91,10 @@ class Rules:
             assert effect.key == self.launch_key
             self.timed = isinstance(effect, SetTimer)
 
-    def come(self, name: str, state: str = "", **more: Any) -> None:
+    def come(self, name: str, state: str = "", version: int = wire.VERSION, **more: Any) -> None:
         groups = (wire.GroupReport(*self.launch_key, state, 2, **more),) if state else ()
         address = f"10.0.0.{name[1:]}"
-        hello = wire.Hello(wire.VERSION, name, "b", 4, 1 << 30, address, 1, "t", groups=groups, session=b"s" * 8)
+        hello = wire.Hello(version, name, "b", 4, 1 << 30, address, 1, "t", groups=groups, session=b"s" * 8)
         self.feed(Connected(name, hello, b"t" * 8))
         self.feed(Heard(name, wire.GroupEnded(99, 1)))
 

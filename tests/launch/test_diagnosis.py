@@ -27,6 +27,7 @@ EXPECTED = {
     "host": Failure("cosched-rsh: 10.77.0.77: not a node of job 7"),
     "daemon": Failure("mpirun lost its daemon on node3, and the ranks there", "node3"),
 }
+NO_DAEMON = "An ORTE daemon has failed to report back after being spawned.\n  Remote host:   "
 
 
 @pytest.mark.parametrize("version", ["4", "5"])
@@ -76,6 +77,38 @@ def test_a_vanished_peer_is_named_by_its_node_and_by_its_rank_where_that_is_the_
     vanished = "closed its connections: it crashed, or ended early"
     assert diagnose(text.format("node3").encode(), PEERS) == Failure(f"rank 3 on node3 {vanished}", "node3", 3)
     assert diagnose(text.format("node2").encode(), PEERS) == Failure(f"a rank on node2 {vanished}", "node2")
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "node", "rank"),
+    [
+        (
+            "noticed that process rank 9 with PID 7 on node x exited on signal 9 (Killed)",
+            "was ended by signal 9 (Killed)",
+            None,
+            9,
+        ),
+        ("cosched: rank 2 ended with status 139", "was ended by signal 11 (SIGSEGV)", "node2", 2),
+        ("cosched: rank 2 ended with status 255", "exited with status 255", "node2", 2),
+        (f"{NO_DAEMON}10.77.0.3", "mpirun could not start its daemon on node3", "node3", None),
+        (f"{NO_DAEMON}elsewhere", "mpirun could not start its daemon on elsewhere", None, None),
+        (
+            "ORTE was unable to reliably start one or more daemons",
+            "mpirun could not start its daemon on one of the nodes",
+            None,
+            None,
+        ),
+        (
+            "2 processes returned\na non-zero exit code",
+            "a rank exited with a status other than 0; mpirun does not say which",
+            None,
+            None,
+        ),
+    ],
+)
+def test_failure_is_read_from_a_line(text: str, message: str, node: str | None, rank: int | None) -> None:
+    where = "" if rank is None else f"rank {rank}{f' on {node}' if node else ''} "
+    assert diagnose(text.encode(), PEERS) == Failure(f"{where}{message}", node, rank)
 
 
 def test_the_rank_of_another_communicator_is_not_taken_for_one_of_the_job() -> None:

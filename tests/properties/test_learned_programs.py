@@ -3,16 +3,20 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 from kit.loads import J, workload
 from properties.test_whatever_is_shared import shared_loads, sites
 
 from cosched.model.coscheduling import Mode
+from cosched.model.job import Job
 from cosched.model.node import Node
 from cosched.workload.rules import Tasks, Workload
+from space_scheduler.machine import programs
 from space_scheduler.machine.events import Event, JobProgress, JobSubmitted, ProgramMeasured
 from space_scheduler.machine.instructions import Instruction, Start
+from space_scheduler.machine.programs import Orientation, Programs
 from space_scheduler.machine.record import Infeasible
 from space_scheduler.plugins import resolve
 from space_scheduler.progress import Sharing
@@ -46,6 +50,15 @@ def test_what_the_core_knows_of_programs_changes_nothing_where_nobody_asks_for_i
     if told is not None and learned is not None:
         np.testing.assert_array_equal(told.start_us, learned.start_us)
         np.testing.assert_array_equal(told.end_us, learned.end_us)
+
+
+def test_programs_measured_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "MOST_PROGRAMS", 2)
+    known, comm = Programs(), Orientation("comm")
+    for program in ("old", "again", "old", "new"):
+        known.learn(program, comm)
+    jobs = [Job(1, 1, 1, 0, program=program) for program in ("old", "again", "new")]
+    assert [known.known(job).kind for job in jobs] == ["comm", "", "comm"]
 
 
 def test_a_program_is_placed_by_what_was_measured_of_its_last_job() -> None:

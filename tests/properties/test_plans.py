@@ -19,7 +19,7 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Start
 from space_scheduler.machine.rules import BadPlan
 from space_scheduler.machine.state import SchedulerState
-from space_scheduler.policy.interface import Plan, PlannedRequeue, PlannedResize, PlannedStart, Snapshot
+from space_scheduler.policy.interface import Plan, PlannedAnswer, PlannedRequeue, PlannedResize, PlannedStart, Snapshot
 from space_scheduler.policy.order import fcfs
 from space_scheduler.policy.queue import JobQueue
 from space_scheduler.reasons import Reason, Why
@@ -105,16 +105,19 @@ def resized(job: Job, procs: int) -> PlannedResize:
     return PlannedResize(job, WHY, Allocation(procs))
 
 
-def running_machine(policy: Told, *, requeue: bool = False) -> tuple[SchedulerState, list[Job]]:
+def running_machine(policy: Told, *, requeue: bool = False, asks: int = 0) -> tuple[SchedulerState, list[Job]]:
     """Eight processors: jobs 0 (4 of 2 to 6) and 1 (3, rigid) run, 2 is launched (1); 3 (4 of 2 to 4) waits."""
-    shapes = (Range(2, 6), None, None, Range(2, 4))
-    jobs = [Job(at, procs, 60_000_000, 0, shape=shapes[at], requeue=requeue) for at, procs in enumerate((4, 3, 1, 4))]
+    shapes = (Range(2, 6, malleable=True, ask_more=asks), None, None, Range(2, 4))
+    jobs = [
+        Job(at, procs, 60_000_000, 0, shape=shapes[at], requeue=requeue, foldable=at != 1)
+        for at, procs in enumerate((4, 3, 1, 4))
+    ]
     state = SchedulerState(policy)
     policy.answer = Plan([start(job) for job in jobs[:3]])
     events = (ev.NodesJoined(8), *map(ev.JobSubmitted, jobs), ev.Boundary(), ev.JobLaunched(0), ev.JobLaunched(1))
     for event in events:
         state.handle(event, 0)
-    state.handle(ev.NodesDrained(0), 10_000_000)
+    state.handle(ev.ResizeAsked(0, asks) if asks else ev.NodesDrained(0), 10_000_000)
     return state, jobs
 
 
@@ -132,6 +135,14 @@ BAD_CHANGES: dict[str, tuple[str, Callable[[list[Job]], Plan]]] = {
     "resizes what waits": ("it is queued", lambda jobs: Plan([resized(jobs[3], 2)])),
     "resizes a stranger": ("not here", lambda jobs: Plan([resized(Job(9, 4, 1, 0), 2)])),
     "resizes twice": ("changes it twice", lambda jobs: Plan([resized(jobs[0], 2), resized(jobs[0], 3)])),
+    "folds a job that may not be": (
+        "its 3 processes cannot be folded to 2",
+        lambda jobs: Plan([PlannedResize(jobs[1], WHY, Allocation(2, folded=3))]),
+    ),
+    "moves the processes of a folded job": (
+        "it is folded: its 4 processes stay where they are",
+        lambda jobs: Plan([PlannedResize(jobs[0], WHY, Allocation(2, folded=3))]),
+    ),
     "ends what starts": ("it is starting", lambda jobs: Plan([PlannedRequeue(jobs[2], WHY)])),
     "ends and resizes": ("changes it twice", lambda jobs: Plan([PlannedRequeue(jobs[0], WHY), resized(jobs[0], 2)])),
     "starts beside too little": (
@@ -156,6 +167,52 @@ def test_a_bad_change_is_refused_with_the_whole_plan(what: str) -> None:
         state.handle(ev.Boundary(), 10_000_000)
     assert dump(state) == before
     state.validate()
+
+
+def answered(job: Job, given: int, *left: int) -> Plan:
+    return Plan([PlannedAnswer(job, WHY, given, left)])
+
+
+@pytest.mark.parametrize(
+    ("asks", "bad", "words"),
+    [
+        (2, lambda jobs: answered(Job(9, 1, 1, 0), 0), "it is not here"),
+        (2, lambda jobs: answered(jobs[3], 0), "it is not here"),
+        (0, lambda jobs: answered(jobs[0], 2), r"it asked for \(\)"),
+        (2, lambda jobs: answered(jobs[0], 0, 1), r"it asked for \(2,\)"),
+        (2, lambda jobs: answered(jobs[0], 3), "it cannot be given 3 more"),
+        (2, lambda jobs: answered(jobs[0], -1), "it cannot be given -1 more"),
+        (2, lambda jobs: Plan([*answered(jobs[0], 0, 2).changes] * 2), "the plan answers it twice"),
+    ],
+)
+def test_answer_that_does_not_fit_the_request_is_refused(
+    asks: int, bad: Callable[[list[Job]], Plan], words: str
+) -> None:
+    policy = Told(Plan())
+    state, jobs = running_machine(policy, asks=asks)
+    before, policy.answer = dump(state), bad(jobs)
+    with pytest.raises(BadPlan, match=f"cannot be answered: {words}"):
+        state.handle(ev.Boundary(), 10_000_000)
+    assert dump(state) == before
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (ev.JobResized(0), "job 0 was not to be resized"),
+        (ev.ResizeFailed(0, "no"), "job 0 was not to be resized"),
+        (ev.ResizeAsked(0, 3), "job 0 of width .* cannot ask for 3 processes more"),
+        (ev.ResizeAsked(1, 1), "job 1 of width .* cannot ask for 1 processes more"),
+        (ev.ProgramMeasured("solver", "gpu"), "a program cannot be of the kind 'gpu': there are cpu and comm"),
+        (ev.ProgramMeasured("solver", "cpu", 1001), "a program cannot be a user of 1001 thousandths"),
+    ],
+)
+def test_event_that_no_running_job_can_have_is_refused(event: ev.Event, words: str) -> None:
+    state, _ = running_machine(Told(Plan()))
+    before = dump(state)
+    with pytest.raises(ValueError, match=words):
+        state.handle(event, 10_000_000)
+    assert dump(state) == before
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from cosched.model.allocation import Allocation, Share
 from cosched.model.coscheduling import Mode
 from cosched.model.job import Job, JobState
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.decision import DecidedStart, Decision
+from space_scheduler.machine.decision import DecidedChange, DecidedResize, DecidedStart, Decision, memory_kept
 from space_scheduler.machine.instructions import AnyInstruction
 from space_scheduler.machine.record import Infeasible
 from space_scheduler.machine.rules import BadPlan, MachineRules
@@ -266,15 +266,31 @@ def test_a_decision_that_does_not_fit_is_refused_whole() -> None:
     drive = Drive("fcfs", nodes={"n1": (2,)}).with_jobs(2)
     before = dump(drive.state)
     nowhere = Allocation(2, (Share("n9", 2),))
-    for start, story in (
+    wrong: tuple[tuple[DecidedChange, str], ...] = (
         (DecidedStart(7, nowhere, FITS), "starts job 7, which is not in the queue"),
+        (DecidedResize(7, nowhere, FITS), "changes job 7, which is not here"),
         (DecidedStart(1, nowhere, FITS), "node n9 is not in service"),
         (DecidedStart(1, Allocation(2, (Share("n1", 1), Share("n1", 1))), FITS), "a node is named twice"),
         (DecidedStart(1, Allocation(2, (Share("n1", 3),)), FITS), "3 tasks on node n1"),
-    ):
+    )
+    for change, story in wrong:
         with pytest.raises(BadPlan, match=story):
-            drive.state.replay(ev.Boundary(), 0, Decision((start,)))
+            drive.state.replay(ev.Boundary(), 0, Decision((change,)))
         assert dump(drive.state) == before
+
+
+def test_replay_does_not_go_back_in_time() -> None:
+    drive = Drive("fcfs", procs=2).at(10)
+    drive.decide()
+    with pytest.raises(ValueError, match="time went back: 9000000 µs after 10000000 µs"):
+        drive.state.replay(ev.Boundary(), 9_000_000, None)
+
+
+def test_memory_of_another_type_than_was_declared_is_not_kept() -> None:
+    easy = policy_named("easy")
+    assert memory_kept(None, easy) == (None, False)
+    assert memory_kept(object(), easy) == (None, True)
+    assert memory_kept((1, 2), easy) == ((1, 2), False)
 
 
 def test_a_policy_that_forgets_is_replayed_and_then_told() -> None:

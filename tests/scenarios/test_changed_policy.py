@@ -1,6 +1,8 @@
 """Another policy in mid-run, while jobs are on their way from one shape to another."""
 
+import pytest
 from kit.drive import Drive, policy_named
+from kit.mutants import FailsFor
 
 from cosched.model.job import Job
 from cosched.model.width import Range
@@ -34,6 +36,16 @@ def test_who_starts_later_than_planned_since_another_gives_way_late_moves_what_w
     drive.at(6)
     assert [line.split(" (")[0] for line in drive.say(ev.JobResized(1))] == ["start 2 on n1×2"]
     assert drive.decide() == ["tell 3 56 s: LATE_LAUNCH, before 51 s", "timer 56 s: WAKE"]
+
+
+@pytest.mark.usefixtures("sets_aside")
+def test_promises_of_the_former_policy_are_withdrawn_where_the_new_one_sets_a_job_aside() -> None:
+    drive = Drive("conservative", procs=2).with_jobs(2, 2, 2).planned()
+    fails = FailsFor(policy_named("fcfs"), lambda job: job.id == 3)
+    drive.state = SchedulerState.restore(fails, drive.state.rules, drive.state.snapshot())
+    told = drive.decide()
+    assert told[0].startswith("set aside 3: ")
+    assert told[1] == "tell 2 nothing promised: RESTARTED"
 
 
 def test_equipartition_plans_beside_suspended_job() -> None:

@@ -3,6 +3,7 @@
 import pytest
 from kit.drive import Drive, Size
 from kit.dump import dump
+from kit.mutants import FITS, Told
 
 from cosched.model.allocation import Share
 from cosched.model.job import Job, JobState
@@ -14,7 +15,7 @@ from space_scheduler.machine.record import IllegalTransition, Infeasible
 from space_scheduler.machine.rules import BadPlan, MachineRules
 from space_scheduler.machine.state import SchedulerState
 from space_scheduler.plugins import resolve
-from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
+from space_scheduler.policy.interface import Plan, PlannedRequeue, PlannedStart, Snapshot
 from space_scheduler.policy.order import fcfs
 from space_scheduler.reasons import Reason, Why
 
@@ -64,6 +65,22 @@ def test_a_policy_that_only_counts_has_its_jobs_placed() -> None:
     with pytest.raises(BadPlan, match=r"job 3 has no place on the nodes: enough processors are free, but not the mem"):
         drive.decide()
     assert drive.used()["n4"] == ("up", 0, 0)
+
+
+def test_start_without_a_place_is_placed_on_what_its_plan_gives_back() -> None:
+    policy = Told(Plan())
+    drive = Drive(policy, nodes={"n1": (2,)})
+    first, second = (Job(number, 2, 60_000_000, 0) for number in (1, 2))
+    drive.say(ev.JobSubmitted(first))
+    policy.answer = Plan([PlannedStart(first, FITS)])
+    drive.decide_and_launch()
+    drive.say(ev.JobSubmitted(second))
+    policy.answer = Plan([PlannedStart(second, FITS), PlannedRequeue(Job(9, 2, 1, 0), Reason(Why.ABORTED))])
+    with pytest.raises(BadPlan, match="job 2 has no place on the nodes"):
+        drive.decide()
+    policy.answer = Plan([PlannedStart(second, FITS), PlannedRequeue(first, Reason(Why.ABORTED))])
+    assert drive.decide() == ["kill 1: ABORTED", "tell 2 0 s: AWAITS_PROCESSORS"]
+    assert drive.ended(1, JobState.CANCELLED) == ["start 2 on n1×2 (limit 60 s): FITS"]
 
 
 # --- what keeps them waiting ------------------------------------------------------------------------------------------
@@ -135,6 +152,9 @@ def test_rules_that_cannot_be_are_refused() -> None:
         MachineRules(place="best")
     with pytest.raises(ValueError, match="a job cannot lie on 0 nodes"):
         MachineRules(max_nodes_per_job=0)
+    for fold_ppm, resize_us in ((-1, 0), (1_000_000, 0), (0, -1)):
+        with pytest.raises(ValueError, match=f"no fold costs {fold_ppm} millionths, and no resize {resize_us} µs"):
+            MachineRules(fold_cost_ppm=fold_ppm, resize_cost_us=resize_us)
 
 
 # --- reservations -----------------------------------------------------------------------------------------------------
@@ -199,6 +219,18 @@ def test_conservative_reserves_nodes_for_everybody() -> None:
         "tell 3 90 s: MOVED_EARLIER, before 120 s",
         "timer 90 s: WAKE",
     ]
+
+
+def test_compression_in_schedule_order_is_done_one_by_one_where_it_would_move_a_start_later() -> None:
+    """In that order job 4 would go to n1 at once, and job 2, which needs it, from 50 s to 55 s."""
+    drive = Drive("conservative(schedule)", nodes={"n1": (2, 4), "n2": (2, 4), "n3": (1, 4)})
+    for job_id, procs, estimate_s, memory in ((1, 4, 50, 2), (2, 4, 10, 2), (3, 1, 10, 4), (4, 1, 50, 4)):
+        drive.submit(job_id, procs, estimate_s, memory)
+    drive.decide_and_launch()
+    assert [drive.promise_s(job_id) for job_id in (2, 4)] == [50, 10]
+    drive.at(5).ended(1)
+    assert drive.decide() == ["start 2 on n1×2 n2×2 (limit 10 s): RESERVATION_DUE, promised 50 s"]
+    assert drive.promise_s(4) == 10
 
 
 # --- drained ----------------------------------------------------------------------------------------------------------
@@ -343,6 +375,14 @@ def test_saying_it_again_disturbs_nobody() -> None:
     assert drive.decide() == []
     assert drive.state.passes == passes
     assert drive.state.nodes()[0].reason == "said again"
+
+
+@pytest.mark.parametrize("node", [Node("n5", -1, 8), Node("n5", 2, -1)])
+def test_node_of_less_than_nothing_is_refused(node: Node) -> None:
+    drive = Drive("fcfs", nodes=LAB)
+    with pytest.raises(ValueError, match="a node cannot have less than nothing"):
+        drive.handle(ev.NodeJoined(node))
+    assert "n5" not in drive.used()
 
 
 @pytest.mark.parametrize("event", [ev.NodeDrained("nX"), ev.NodeResumed("nX"), ev.NodeLost("nX")])

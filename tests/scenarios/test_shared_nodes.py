@@ -12,8 +12,12 @@ from space_scheduler.machine.instructions import RateChanged, Tell
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.machine.state import SchedulerState
 from space_scheduler.on_nodes import Limit
+from space_scheduler.policy.future import SharedFuture, shared
+from space_scheduler.policy.interface import Plan, Snapshot
+from space_scheduler.policy.order import fcfs
 from space_scheduler.policy.presets import compose
 from space_scheduler.progress import Sharing
+from space_scheduler.reasons import Reason, Why
 
 MIB = 1 << 20
 XWINDOWS = Owner(150, 179 * MIB)  # 15 % of a CPU, 35 % of 512 MiB
@@ -92,6 +96,34 @@ def test_a_candidate_that_slows_down_what_the_head_waits_for_does_not_start() ->
     assert drive.decide_and_launch() == ["start 3 on c (limit 10 s): BACKFILLED_BEFORE_SHADOW, shadow 60 s"]
     drive.at(10).ended(3)
     assert drive.decide_and_launch() == ["start 4 on c (limit 10 s): BACKFILLED_BEFORE_SHADOW, shadow 60 s"]
+
+
+@pytest.mark.parametrize(("looks", "starts"), [(shared.LOOKS, ["start 4 on a"]), (0, [])])
+def test_scan_looks_ahead_for_a_bounded_number_of_candidates(
+    monkeypatch: pytest.MonkeyPatch, looks: int, starts: list[str]
+) -> None:
+    """Job 4 slows job 1 down, which ends long before job 2 all the same: at that end the head has its place."""
+    monkeypatch.setattr(shared, "LOOKS", looks)
+    drive = Drive("3dbf-light", nodes=TWO)
+    drive.submit(1, 1, 10, kind="cpu")
+    drive.submit(2, 1, 100, kind="cpu")
+    drive.decide_and_launch()
+    drive.submit(3, 4, 60, kind="cpu")
+    drive.submit(4, 1, 10, kind="cpu")
+    assert [line.split(" (")[0] for line in drive.decide() if line.startswith("start")] == starts
+
+
+def test_start_without_a_place_is_an_error_of_its_policy() -> None:
+    class Starts:
+        order, place, mpl, shares = staticmethod(fcfs), "normal", 1, True
+
+        def plan(self, snapshot: Snapshot) -> Plan:
+            future = SharedFuture(snapshot)
+            return Plan([future.start(job, Reason(Why.FITS)) for job in snapshot.queue])
+
+    drive = Drive(Starts(), nodes=TWO).with_jobs(2, 1)
+    with pytest.raises(ValueError, match="job 2 has no place: "):
+        drive.decide()
 
 
 def test_where_ends_are_not_predicted_by_paces_it_starts() -> None:

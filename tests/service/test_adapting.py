@@ -8,6 +8,7 @@ from kit.changing import KEY, Rules
 from cosched.model.allocation import Allocation, Share
 from cosched.model.width import Range
 from cosched.wire import messages as wire
+from cosched.wire.messages import RIGID_VERSION
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Answer
 from space_scheduler.reasons import Reason, Why
@@ -185,6 +186,17 @@ def test_undo_is_repeated_until_each_node_has_the_old_map() -> None:
     joins(rules, {"n2": undone["n2"]})
     assert rules.posted == [], "another order has replaced that one"
     joins(rules, again)
+    assert rules.posted == [ev.ResizeFailed(1, "its processes have not come to a safe point within 1 min")]
+
+
+def test_undo_does_not_wait_for_a_node_whose_agent_resizes_no_job_any_more() -> None:
+    rules = service(2, 2)
+    rules.resize(enabled(2, 1))
+    joins(rules, told(rules))
+    rules.feed(TimedOut(KEY))
+    joins(rules, {"n1": told(rules)["n1"]})
+    assert rules.posted == []
+    rules.come("n2", "prepared", version=RIGID_VERSION)
     assert rules.posted == [ev.ResizeFailed(1, "its processes have not come to a safe point within 1 min")]
 
 

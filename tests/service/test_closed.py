@@ -65,6 +65,11 @@ def test_hours_close_a_node_until_they_begin_and_the_core_is_told_when() -> None
     assert entry.state(busy=False) == "up"
 
 
+def test_node_is_closed_before_its_clock_is_known() -> None:
+    (closed,) = says(there(), HOURS, 3600.0)
+    assert closed == ev.NodeDrained("n1", "closed: outside of its owner's hours", 3_610_000_000)
+
+
 def test_node_without_room_on_its_disk_is_drained_until_it_has_room_again() -> None:
     rules = there()
     full = "the disk of /var/lib/cosched is full: 0 MiB are free, new work needs 64: make room there"

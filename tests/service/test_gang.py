@@ -1,6 +1,7 @@
 """The launch of a job over its nodes: the usual way, each way it fails, and everything in every order."""
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -8,12 +9,14 @@ from hypothesis import strategies as st
 
 from cosched.model.job import TERMINAL, JobState
 from cosched.wire.messages import Exit, GroupReport
+from space_scheduler.service.launch.audit import difference
 from space_scheduler.service.launch.gang import (
     Action,
     CannotEnd,
     Ended,
     Gang,
     Launched,
+    Left,
     NodePhase,
     Order,
     Phase,
@@ -270,6 +273,21 @@ def test_what_is_to_begin_anew_is_lost_with_a_node_that_may_still_have_it() -> N
     assert (end.outcome, end.node, end.message) == (JobState.NODE_LOST, "n2", "n2 was not heard for 10 s")
 
 
+def test_node_that_leaves_and_is_lost_has_left_and_is_told_nothing() -> None:
+    gang = running()
+    gang.leave("n3")
+    assert gang.lost("n3", "n3 was not heard for 10 s") == [Left("n3")]
+    assert (gang.phase, gang.nodes) == (Phase.RUNNING, ("n1", "n2"))
+
+
+@pytest.mark.parametrize("happens", [lambda gang: gang.lost("n2", "lost"), lambda gang: gang.leave("n2")])
+def test_owner_of_a_node_that_is_lost_or_leaves_ends_nothing(happens: Callable[[Gang], object]) -> None:
+    gang = running()
+    happens(gang)
+    before = gang.phase
+    assert (gang.ended_by_owner("n2"), gang.phase) == ([], before)
+
+
 def test_what_is_to_begin_anew_and_lost_no_node_is_not_lost() -> None:
     gang = running()
     gang.kill(begins_anew=True)
@@ -341,6 +359,19 @@ class TestReconnecting:
         end = ended(gang.emptied("n1"))
         assert (end.outcome, end.error_tail) == (JobState.FAILED, b"its last words")
 
+    def test_script_that_ran_and_is_only_prepared_has_ended_somehow(self) -> None:
+        gang = running(("n1", "n2"))
+        assert gang.reported("n1", report("prepared")) == orders(OrderKind.KILL, "n1", "n2")
+        gang.emptied("n2")
+        assert ended(gang.emptied("n1")).exit == Exit(cause="unknown")
+
+    def test_end_of_a_script_that_was_never_asked_to_run_is_none(self) -> None:
+        gang = Gang(("n1", "n2"))
+        gang.begin()
+        assert gang.reported("n1", report("running", Exit(status=0))) == []
+        gang.timed_out("30 s")
+        assert ended(empty_all(gang)).unrun
+
     def test_an_end_without_its_last_words(self) -> None:
         gang = running(("n1",))
         gang.reported("n1", report("running", Exit(status=0)))
@@ -408,6 +439,23 @@ class TestAdoption:
         gang = Gang(("n1",), adopted=JobState.RUNNING)
         assert gang.reported("n1", report("ended")) == orders(OrderKind.KILL, "n1")
         assert ended(gang.emptied("n1")).outcome is JobState.FAILED
+
+    @pytest.mark.parametrize(
+        ("adopted", "node", "said", "words"),
+        [
+            (JobState.RUNNING, "n2", None, "the node knows nothing of it"),
+            (JobState.ENDING, "n2", report("running"), "still there: killed again"),
+            (JobState.RUNNING, "n2", GroupReport(7, 1, "running", 1, rebooted=True), "the machine was started anew"),
+            (JobState.RUNNING, "n1", report("prepared"), "its script does not run"),
+        ],
+    )
+    def test_what_a_node_says_is_compared_with_what_was_known(
+        self, adopted: JobState, node: str, said: GroupReport | None, words: str
+    ) -> None:
+        gang = Gang(NODES, adopted=adopted)
+        assert difference(gang, node, said) == words
+        gang.node_phases[node] = NodePhase.GONE
+        assert difference(gang, node, said) == "", "it is lost to the job"
 
     def test_what_was_being_cancelled_is_killed_again(self) -> None:
         gang = Gang(("n1",), adopted=JobState.ENDING)

@@ -82,6 +82,13 @@ def test_the_head_is_told_that_nobody_may_be_folded() -> None:
     assert made.state.explain(4).why is Why.NOT_ENOUGH_FREE
 
 
+def test_head_that_has_no_room_whatever_is_ended_names_no_job() -> None:
+    made = folding("fjt1+bfa")
+    made.happen(50, ev.NodesDrained(4), ev.JobEnded(1))
+    assert 3 in made.state.records, "12 processors are in service, and job 2 wants 14"
+    assert (made.state.explain(2).why, made.state.explain(2).numbers.get("blocking_job")) == (Why.NOT_ENOUGH_FREE, None)
+
+
 def test_head_names_the_job_started_in_order_that_keeps_windows_from_expiring() -> None:
     made = folding()
     window = "jobs that were started in order run: room is made for it when backfilled jobs alone run "

@@ -1,5 +1,6 @@
 """The service's rules by themselves: inputs at times of a test's own, and what is to be done about each."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from cosched.model.stall import Stall, StalledProcess
 from cosched.wire import messages as wire
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Kill, Start
+from space_scheduler.machine.instructions import Kill, SharePlan, Start, Turn
 from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.reasons import CANCELLED, Reason, Why
 from space_scheduler.service.core.worker import Post
@@ -24,11 +25,15 @@ from space_scheduler.service.launch.owners import PAUSED, STALLED
 from space_scheduler.service.launch.service_core import ServiceCore
 from space_scheduler.service.launch.values import (
     AnyInput,
+    CertificateExpired,
     Connected,
+    Cut,
     Disconnected,
     Effect,
     Heard,
     InJournal,
+    Removed,
+    RevocationsChanged,
     Send,
     Started,
     Ticked,
@@ -144,6 +149,78 @@ def test_a_node_that_is_still_making_ready_is_not_ready() -> None:
     assert sent(found, wire.Prepare) == [("n2", 1)]
     order = wire.OrderId(1, 1, 1)
     assert sent(rules.feed(Heard("n2", wire.Prepared(order))), wire.Run) == [("n1", 1)]
+
+
+def messages(effects: list[Effect], kind: type[wire.ToAgent]) -> dict[str, Any]:
+    return {each.node: each.message for each in effects if isinstance(each, Send) and isinstance(each.message, kind)}
+
+
+def test_removed_node_is_told_so_and_cut_off_and_all_others_hear_which_certificates_count_no_more() -> None:
+    rules = three()
+    told = rules.feed(Removed("n3", ("77",)))
+    assert messages(told, wire.Revoked) == dict.fromkeys(("n1", "n2"), wire.Revoked(("77",)))
+    assert messages(told, wire.Rejected).keys() == {"n3"}
+    assert [each.node for each in told if isinstance(each, Cut)] == ["n3"]
+    assert posted(told, ev.NodeLost) == [ev.NodeLost("n3")]
+    again = rules.feed(RevocationsChanged(("77", "78")))
+    assert messages(again, wire.Revoked) == dict.fromkeys(("n1", "n2"), wire.Revoked(("77", "78")))
+
+
+def test_what_an_agent_said_before_its_connection_ended_is_not_heard_after() -> None:
+    rules = three()
+    rules.feed(Disconnected("n1"))
+    heard_s = rules.core.book.entry("n1").heard_s
+    rules.now_s += 1
+    assert rules.feed(Heard("n1", wire.Heartbeat(Usage(), Presence.AWAY, asked_us=77))) == []
+    assert rules.core.book.entry("n1").heard_s == heard_s
+
+
+def test_node_with_an_expired_certificate_is_drained_at_its_next_heartbeat() -> None:
+    rules = three()
+    assert rules.feed(CertificateExpired("n1", "2026-11-01")) == []
+    beat = rules.feed(Heard("n1", wire.Heartbeat(Usage(), Presence.AWAY)))
+    assert posted(beat, ev.NodeDrained) == [ev.NodeDrained("n1", f"{wire.EXPIRED}expired on 2026-11-01")]
+
+
+def test_node_is_told_the_turns_of_its_jobs_that_the_core_has_decided_on() -> None:
+    rules = Rules()
+    rules.comes("n1", wire.GroupReport(1, 1, "running", 1))
+    plan = SharePlan((Turn(1, 1, 2),), ev.Boundary(), Reason(Why.FITS))
+    rules.feed(InJournal(ev.Boundary(), (plan,)))
+    beat = rules.feed(Heard("n1", wire.Heartbeat(Usage(), Presence.AWAY, asked_us=77)))
+    assert [(turn.row, turn.rows) for turn in messages(beat, wire.Turns)["n1"].jobs] == [(1, 2)]
+
+
+def test_stray_that_its_node_does_not_know_any_more_keeps_it_out_of_service_no_longer() -> None:
+    rules = Rules()
+    back = rules.comes("n1", wire.GroupReport(1, 1, "running", 1), wire.GroupReport(7, 1, "running", 1))
+    assert sent(back, wire.Kill) == [("n1", 7)]
+    order = rules.core.launches.orders.of("n1", (7, 1), OrderKind.KILL)
+    assert posted(rules.feed(Heard("n1", wire.Refused(order, "busy", "no"))), ev.NodeJoined) == []
+    gone = rules.feed(Heard("n1", wire.Refused(order, "unknown", "no such job")))
+    assert [event.node.name for event in posted(gone, ev.NodeJoined)] == ["n1"]
+
+
+@pytest.mark.parametrize(
+    ("status", "output", "message"),
+    [
+        (0, "4-daemon.txt", "mpirun lost its daemon on node3, and the ranks there"),
+        (1, "4-exit.txt", "rank 2 on node2 exited with status 3"),
+    ],
+)
+def test_job_fails_by_its_launchers_own_words(status: int, output: str, message: str) -> None:
+    rules = Rules()
+    rules.comes("n1", wire.GroupReport(1, 1, "running", 1))
+    rules.core.launches.attempts[1].peers = tuple(
+        wire.Peer(f"node{n}", f"10.77.0.{n}", 1, 1 + (n == 2)) for n in (1, 2, 3)
+    )
+    tail = (Path(__file__).parents[1] / "launch" / "outputs" / output).read_bytes()
+    rules.feed(Heard("n1", wire.ProgramEnded(1, 1, wire.Exit(status), tail)))
+    (end,) = [each for each in rules.feed(Heard("n1", wire.GroupEnded(1, 1))) if isinstance(each, Post)]
+    assert end.event == ev.JobEnded(1, JobState.FAILED)
+    assert end.facts is not None
+    assert end.facts.failure is not None
+    assert end.facts.failure.message == message
 
 
 def test_what_could_not_be_forgotten_is_not_asked_again_of_a_job_that_has_its_number_now() -> None:

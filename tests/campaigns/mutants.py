@@ -1,12 +1,13 @@
 """Changed operators and branches of the core, the launch, the agent and the guard: which tests fail with each.
 
-    ./run campaign mutants [--seed S] [--count N] [--room core] [--processes P] [--results DIR]
+    ./run campaign mutants [--seed S] [--count N] [--room core] [--pure] [--processes P] [--results DIR]
 
 Draws N mutants (50) of each room by the seed, with Cosmic Ray's operators, which it installs in DIR. Each is one change
-of one line, in a checkout of its own. The pure tests that import the file run first (:data:`conftest.QUICK_FOLDERS`,
-nothing marked slow), those that import it at first hand before others; a mutant that they do not catch meets all other
-tests that import it. Each answer is kept at once in ``DIR/COMMIT/SEED.jsonl``: the same command goes on. A table comes
-last: drawn, caught by pure tests, by any, and the survivors by file and line.
+of one line, in a checkout of its own. Coverage tells which tests execute the line in their own process (:data:`_FAR` is
+left out, and what is marked slow): those run first, the most particular before others. A mutant that they do not catch
+meets all other tests that import its file, those that import it at first hand before others; with --pure it does not,
+and the same command without it goes on from there. Each answer is kept at once in ``DIR/COMMIT/SEED.jsonl``. A table
+comes last: drawn, caught in their own process, by any test, and the survivors by file and line.
 
 Some mutants change nothing that can be seen (a bound of a search, a pause). Survivors are read, not counted alone.
 """
@@ -23,7 +24,6 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import Any, Final
 
-from conftest import QUICK_FOLDERS
 from kit.changed import importers, modules, reached
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -33,11 +33,15 @@ ROOMS: Final = {
     "agent": ("node_agent/core", "node_agent/service", "node_agent/policy"),
     "guard": ("node_agent/guard",),
 }
+#: Folders whose tests start what they look at as programs.
+_FAR: Final = ("adaptive", "campaigns", "identity", "lab", "live", "programs")
 #: A test that takes longer waits for ever, as the mutant has it: that test has caught it.
 _TEST_S: Final = 240
+#: As many tests of a line in one pytest: a mutant of a common line is caught by the first.
+_AT_ONCE: Final = 40
 #: A run of tests that takes longer says nothing.
 _RUN_S: Final = 5400
-PURE, ANY, NONE, LATE = "pure", "other", "survived", "no answer"
+PURE, ANY, NONE, LATE, OPEN = "pure", "other", "survived", "no answer", "not pure"
 
 
 def cosmic_ray(place: Path) -> Path:
@@ -61,29 +65,50 @@ def drawn(python: Path, seed: int, count: int, rooms: list[str]) -> list[dict[st
     return [json.loads(line) for line in said.stdout.splitlines()]
 
 
-def steps(file: str) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Runs of tests in their order: what catches a mutant then, options, test files."""
+def covered(checkout: Path) -> dict[str, dict[str, list[str]]]:
+    """File -> line -> the tests that execute it in their own process, from one run of them with coverage."""
+    python, data = checkout / ".venv/bin/python", checkout / ".coverage"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "pytest-cov>=7,<8"], check=True)
+    folders = [each for each in sorted((checkout / "tests").glob("*/")) if each.name not in (*_FAR, "kit")]
+    rooms = [folder for room in ROOMS.values() for folder in room]
+    run = [
+        python, "-m", "pytest", "-q", "-n", "auto", "--dist=loadgroup", "-m", "not slow",
+        *(f"--cov={each}" for each in rooms), "--cov-context=test", "--cov-report=term:skip-covered",
+        *[each for each in folders if any(each.rglob("test_*.py"))],
+    ]  # fmt: skip
+    with (checkout.parent / "coverage.txt").open("w") as report:
+        ended = subprocess.run(run, cwd=checkout, stdout=report, check=False)
+    if ended.returncode != 0:
+        print(f"not all tests passed: {report.name}", flush=True)
+    files = [each.relative_to(checkout).as_posix() for room in rooms for each in (checkout / room).rglob("*.py")]
+    read = [python, Path(__file__).with_name("_executed.py"), data]
+    said = subprocess.run(read, input=json.dumps(files), text=True, capture_output=True, check=True, cwd=checkout)
+    found: dict[str, dict[str, list[str]]] = json.loads(said.stdout)
+    return found
+
+
+def pure_steps(tests: list[str]) -> Iterator[tuple[str, list[str]]]:
+    for start in range(0, len(tests), _AT_ONCE):
+        yield PURE, tests[start : start + _AT_ONCE]
+
+
+def other_steps(file: str) -> Iterator[tuple[str, list[str]]]:
+    """All tests that import the file, those that do at first hand before others."""
     by = importers(modules())
     tests = sorted(each for each in reached([file], by) if Path(each).name.startswith("test_"))
-    pure = [each for each in tests if each.split("/")[1] in QUICK_FOLDERS]
-    near = [each for each in pure if each in by[file]]
-    yield PURE, ["--quick"], near
-    yield PURE, ["--quick"], [each for each in pure if each not in near]
-    yield ANY, ["--whole"], [each for each in tests if each in by[file]]
-    yield ANY, ["--whole", "-n4", "--dist=loadgroup"], tests
+    yield ANY, ["--whole", *(each for each in tests if each in by[file])]
+    yield ANY, ["--whole", "-n4", "--dist=loadgroup", *tests]
 
 
-def judged(checkout: Path, mutant: dict[str, Any]) -> tuple[str, str]:
+def judged(checkout: Path, mutant: dict[str, Any], steps: Iterator[tuple[str, list[str]]]) -> tuple[str, str]:
     """What caught the mutant (pure, other, survived, or no answer), and by which test."""
     path = checkout / mutant["file"]
     before = path.read_text()
     path.write_text(mutant["text"])
     hang = ["-o", f"faulthandler_timeout={_TEST_S}", "-o", "faulthandler_exit_on_timeout=true"]
     try:
-        for caught, options, files in steps(mutant["file"]):
-            if not files:
-                continue
-            run = [f"{checkout}/run", "test", *options, *hang, "-x", "-q", "--no-header", "--tb=no", *files]
+        for caught, tests in steps:
+            run = [checkout / "run", "test", *hang, "-x", "-q", "--no-header", "--tb=no", *tests]
             try:
                 said = subprocess.run(run, cwd=checkout, capture_output=True, text=True, timeout=_RUN_S, check=False)
             except subprocess.TimeoutExpired:
@@ -98,6 +123,8 @@ def judged(checkout: Path, mutant: dict[str, Any]) -> tuple[str, str]:
 
 def checkout_at(place: Path) -> Path:
     """A clone of this commit with an environment of its own."""
+    if place.exists():
+        return place
     subprocess.run(["git", "clone", "--quiet", ROOT, place], check=True)
     subprocess.run([place / "run", "cosched", "--version"], check=True, stdout=subprocess.DEVNULL)
     return place
@@ -108,14 +135,14 @@ def key(mutant: dict[str, Any]) -> str:
 
 
 def table(answers: list[dict[str, Any]]) -> Iterator[str]:
-    yield "| Room | Mutants | Caught by pure tests | By any test |\n|---|---|---|---|"
+    yield "| Room | Mutants | Caught by tests in their own process | By any test |\n|---|---|---|---|"
     for room in ROOMS:
         counts = Counter(each["caught"] for each in answers if each["room"] == room)
         if total := counts.total():
             pure, other = counts[PURE], counts[PURE] + counts[ANY]
             yield f"| {room} | {total} | {pure} ({pure / total:.0%}) | {other} ({other / total:.0%}) |"
     for each in answers:
-        if each["caught"] in (NONE, LATE):
+        if each["caught"] in (NONE, LATE, OPEN):
             yield f"{each['caught']}: {key(each)} {each['by']}"
 
 
@@ -124,6 +151,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=50, help="mutants of each room (50)")
     parser.add_argument("--room", action="append", choices=ROOMS, help="this one alone; more than once: these")
+    parser.add_argument("--pure", action="store_true", help="only tests that execute the line in their own process")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--results", type=Path, default=ROOT / "results/mutants", help="kept for the next time")
     given = parser.parse_args()
@@ -135,22 +163,34 @@ def main() -> None:
     log = place / f"{given.seed}.jsonl"
     known = {each["key"]: each for each in map(json.loads, log.read_text().splitlines() if log.exists() else ())}
     wanted = drawn(cosmic_ray(given.results / "cosmic-ray"), given.seed, given.count, given.room or [*ROOMS])
+    checkouts = [checkout_at(place / f"checkout-{number}") for number in range(given.processes)]
+    kept = place / "lines.json"
+    if not kept.exists():
+        kept.write_text(json.dumps(covered(checkouts[0])))
+    tests_of_line = json.loads(kept.read_text())
     left: Queue[dict[str, Any]] = Queue()
     for mutant in wanted:
-        if key(mutant) not in known:
+        if known.get(key(mutant), {"caught": OPEN})["caught"] == OPEN:
             left.put(mutant)
     writes = threading.Lock()
 
-    def work(number: int) -> None:
-        checkout = place / f"checkout-{number}"
-        if not checkout.exists():
-            checkout_at(checkout)
+    def answer_of(checkout: Path, mutant: dict[str, Any]) -> tuple[str, str]:
+        tests = tests_of_line[mutant["file"]].get(str(mutant["line"]), [])
+        if key(mutant) not in known:
+            caught, by = judged(checkout, mutant, pure_steps(tests))
+            if caught != NONE:
+                return caught, by
+        if given.pure:
+            return OPEN, f"{len(tests)} tests execute the line"
+        return judged(checkout, mutant, other_steps(mutant["file"]))
+
+    def work(checkout: Path) -> None:
         while True:
             try:
                 mutant = left.get_nowait()
             except Empty:
                 return
-            caught, by = judged(checkout, mutant)
+            caught, by = answer_of(checkout, mutant)
             answer = {
                 "key": key(mutant),
                 "caught": caught,
@@ -162,7 +202,7 @@ def main() -> None:
                 known[answer["key"]] = answer
                 print(f"{caught:8} {answer['key']}  {by}", flush=True)
 
-    workers = [threading.Thread(target=work, args=(number,)) for number in range(given.processes)]
+    workers = [threading.Thread(target=work, args=(checkout,)) for checkout in checkouts]
     for worker in workers:
         worker.start()
     for worker in workers:

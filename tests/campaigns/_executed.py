@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from coverage import CoverageData  # type: ignore[import-not-found]
+from coverage import CoverageData  # type: ignore[import-not-found, unused-ignore]
 
 
 def test_of(context: str) -> str:

@@ -72,9 +72,9 @@ def covered(checkout: Path) -> dict[str, dict[str, list[str]]]:
     folders = [each for each in sorted((checkout / "tests").glob("*/")) if each.name not in (*_FAR, "kit")]
     rooms = [folder for room in ROOMS.values() for folder in room]
     run = [
-        python, "-m", "pytest", "-q", "-n", "auto", "--dist=loadgroup", "-m", "not slow",
+        str(python), "-m", "pytest", "-q", "-n", "auto", "--dist=loadgroup", "-m", "not slow",
         *(f"--cov={each}" for each in rooms), "--cov-context=test", "--cov-report=term:skip-covered",
-        *[each for each in folders if any(each.rglob("test_*.py"))],
+        *[str(each) for each in folders if any(each.rglob("test_*.py"))],
     ]  # fmt: skip
     with (checkout.parent / "coverage.txt").open("w") as report:
         ended = subprocess.run(run, cwd=checkout, stdout=report, check=False)
@@ -108,7 +108,7 @@ def judged(checkout: Path, mutant: dict[str, Any], steps: Iterator[tuple[str, li
     hang = ["-o", f"faulthandler_timeout={_TEST_S}", "-o", "faulthandler_exit_on_timeout=true"]
     try:
         for caught, tests in steps:
-            run = [checkout / "run", "test", *hang, "-x", "-q", "--no-header", "--tb=no", *tests]
+            run = [str(checkout / "run"), "test", *hang, "-x", "-q", "--no-header", "--tb=no", *tests]
             try:
                 said = subprocess.run(run, cwd=checkout, capture_output=True, text=True, timeout=_RUN_S, check=False)
             except subprocess.TimeoutExpired:

@@ -11,7 +11,7 @@ import signal
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -124,8 +124,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.stash[_left_out][f"{folder_of(item)} (slow)" if slow else folder_of(item)] += 1
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if wanted(config, item)]
-    slow_files = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: _begins(item, slow_files))
+    items.sort(key=_begins)
     for item in items:
         if item.get_closest_marker("oracle"):
             item.user_properties.append(("oracle", True))  # travels in the reports, also between processes
@@ -146,19 +145,18 @@ class FailuresAtOnce:
             reporter.write_line(f"\nfailed: {report.nodeid}\n{report.longreprtext[-2000:]}\n{printed}")
 
 
-def _begins(item: pytest.Item, slow_files: Container[Path]) -> tuple[float, str]:
-    """Groups whose tests run one by one for minutes begin first; files and other groups come mixed, the same each time.
+def _begins(item: pytest.Item) -> tuple[int, int]:
+    """Groups whose tests run one by one for minutes begin first, then what is slow, other groups among it.
 
-    What is slow waits for the most part, the rest computes: side by side they fill the processors, where one after the
-    other leaves them idle first, and then wants twice as many as there are. Slow ones lie in the first two thirds, as
-    one of them would be the end of a whole run, with other processors idle.
+    Files come in a mixed order, the same each time: those of one folder wait alike, or compute alike, and side by side
+    would leave processors idle, or want twice as many as there are.
     """
     group = item.get_closest_marker("xdist_group")
-    name = str(group.args[0]) if group is not None else item.path.relative_to(ROOT).as_posix()
-    if group is not None and name in _LONGEST_GROUPS:
-        return -1, name
-    place = zlib.crc32(name.encode()) / 2**32
-    return place * (2 / 3 if group is not None or item.path in slow_files else 1), name
+    if group is not None:
+        name = str(group.args[0])
+        return 0 if name in _LONGEST_GROUPS else 1, zlib.crc32(name.encode())
+    file = item.path.relative_to(ROOT).as_posix()
+    return 1 if item.get_closest_marker("slow") else 2, zlib.crc32(file.encode())
 
 
 def wanted(config: pytest.Config, item: pytest.Item) -> bool:

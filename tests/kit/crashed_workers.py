@@ -18,12 +18,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "CrashSafeSc
 
 
 class CrashSafeScheduling(LoadGroupScheduling):  # type: ignore[misc]  # xdist is not typed
-    """Gives out files or groups whole, and what a crashed worker left without the test that it crashed in."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        """A group, else the file: what a module's tests share is made once, and other workers are in other files."""
-        scope: str = super()._split_scope(nodeid)
-        return scope.partition("::")[0]
+    """Gives out what a crashed worker left, without the test that it crashed in."""
 
     def remove_node(self, node: Any) -> str | None:
         workload = self.assigned_work.pop(node)

@@ -73,7 +73,8 @@ def test_uid_of_a_tcp_peer_is_that_of_its_socket(family: int, way: str, monkeypa
 def test_uid_of_a_closed_tcp_peer_is_not_that_of_a_listener_on_its_port() -> None:
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        here = stack.enter_context(socket.create_connection(listening.getsockname()))
+        private = ("127.0.0.77", 0)  # no other process takes a port of it in between
+        here = stack.enter_context(socket.create_connection(listening.getsockname(), source_address=private))
         there = stack.enter_context(listening.accept()[0])
         peers = stack.enter_context(contextlib.closing(TcpPeers()))
         assert peers.uid(there) == os.geteuid()

@@ -284,7 +284,7 @@ def directives(script: str) -> Directives:
     _of_nodes(given["SBATCH"], found)
     for system, switches in given.items():
         for name, each in switches.items():
-            _read(_SYSTEMS[system].get(name.split()[0]), each, found)
+            _read(_SYSTEMS[system].get(name.partition(" ")[0]), each, found)
     found.words.sort(key=lambda word: word[0])
     found.not_read.sort(key=lambda left: left[0].line)
     return found

@@ -4,11 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from kit.command import Call
 from kit.snapshots import Snapshot
 
 from cosched.apps.cli.shared import foreign
-from cosched.wire.foreign import PBS, SLURM, Switch, directives, time_words
+from cosched.wire.foreign import PBS, SLURM, Switch, by_name, directive_lines, directives, time_words
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -75,6 +77,7 @@ NOT_READ = {
     "#PBS -l walltime=x": ("", "a time such as"),
     "#PBS -j oe": ("", "exec 2>&1"),
     "#PBS -o host:/x": ("", "first node"),
+    "#PBS -l =4": ("", "no counterpart"),
     "#PBS -v A=1;B": ("--env=A=1;B", ""),
     "#BSUB -n 4": ("", "'#COSCHED' lines"),
 }
@@ -86,6 +89,25 @@ def test_directives_that_are_not_read_say_why(line: str) -> None:
     found = directives(f"#!/bin/sh\n{line}\n")
     assert " ".join(word for _, word in found.words) == words
     assert [why in said for _, said in found.not_read] == ([True] if why else [])
+
+
+_WORDS = st.lists(
+    st.sampled_from(
+        [*by_name(SLURM), *by_name(PBS), "-l", "nodes=", "select=", "=", ",", ":", "+", "4", "99999999999", "8G", "'"]
+    )
+    | st.text(max_size=8),
+    max_size=8,
+).map("".join)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["SBATCH", "PBS", "BSUB"]), _WORDS, _WORDS), max_size=4))
+def test_any_directive_is_read_or_named(lines: list[tuple[str, str, str]]) -> None:
+    script = "".join(f"#{system} -{first} -l {second}\n" for system, first, second in lines)
+    found = directives(f"#!/bin/sh\n{script}")
+    assert {line for line, _ in found.words} | {left.line for left, _ in found.not_read} <= {
+        line for line, _ in directive_lines(f"#!/bin/sh\n{script}")
+    }
+    assert all(word.startswith("--") for _, word in found.words)
 
 
 def test_times_without_units_are_read_as_slurm_does() -> None:

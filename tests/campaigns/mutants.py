@@ -122,8 +122,9 @@ def judged(checkout: Path, mutant: dict[str, Any], steps: Iterator[tuple[str, li
 
 
 def checkout_at(place: Path) -> Path:
-    """A clone of this commit with an environment of its own."""
+    """A clone of this commit with an environment of its own, without what an interrupted campaign left in it."""
     if place.exists():
+        subprocess.run(["git", "checkout", "--quiet", "--", "."], cwd=place, check=True)
         return place
     subprocess.run(["git", "clone", "--quiet", ROOT, place], check=True)
     subprocess.run([place / "run", "cosched", "--version"], check=True, stdout=subprocess.DEVNULL)

@@ -18,8 +18,8 @@ CHOICES: Final = ("warn", "refuse")
 _TIME: Final = re.compile(r"(?:(?P<d>\d{1,4})-)?(?P<parts>\d{1,6}(?::\d{1,2}){0,2})", re.ASCII)
 _PBS_TIME: Final = re.compile(r"\d{1,9}(?::\d{1,2}){0,2}", re.ASCII)
 _COUNT: Final = re.compile(r"[1-9]\d{0,7}", re.ASCII)
-_SLURM_SIZE: Final = re.compile(r"(\d{1,12})([KMGT]?)", re.ASCII | re.IGNORECASE)
-_PBS_SIZE: Final = re.compile(r"(\d{1,12})([KMGT]?)B", re.ASCII | re.IGNORECASE)
+_SLURM_SIZE: Final = re.compile(r"([1-9]\d{0,11})([KMGT]?)", re.ASCII | re.IGNORECASE)
+_PBS_SIZE: Final = re.compile(r"([1-9]\d{0,11})([KMGT]?)B", re.ASCII | re.IGNORECASE)
 _VARIABLE: Final = re.compile(r"[A-Za-z_]\w*(=.*)?", re.ASCII | re.DOTALL)
 _SHIFTS: Final = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
@@ -143,9 +143,18 @@ def _pbs_path(option: str) -> Callable[[str], list[str]]:
     def read(value: str) -> list[str]:
         if ":" in value:
             raise Unreadable("files are of the job's first node, not of one that is named")
-        return [f"{option}={value.replace('%', '%%').replace('$PBS_JOBID', '%j')}"]
+        path = value.replace("%", "%%").replace("$PBS_JOBID", "%j")
+        if "$" in path or "^" in path:
+            raise Unreadable("of variables in names of files $PBS_JOBID alone has a counterpart")
+        return [f"{option}={path}"]
 
     return read
+
+
+def _rerun(value: str) -> list[str]:
+    if value not in ("y", "n"):
+        raise Unreadable("y or n is expected")
+    return ["--requeue"] if value == "y" else []
 
 
 def _variables(value: str) -> list[str]:
@@ -239,7 +248,7 @@ PBS: Final = (
     Switch("-V", "--export all", _flag("--export=all"), flag=True),
     Switch("-v", "--env", _variables),
     Switch("-h", "--hold", _flag("--hold"), flag=True),
-    Switch("-r", "y: --requeue", lambda value: ["--requeue"] if value == "y" else []),
+    Switch("-r", "y: --requeue; n: as it is without", _rerun),
     Switch("-J -t", _ARRAYS),
     Switch("-W", _AFTER),
     Switch("-a", _BEGIN),
@@ -255,6 +264,12 @@ def by_name(switches: tuple[Switch, ...]) -> dict[str, Switch]:
     return {name: switch for switch in switches for name in switch.names.split()}
 
 
+#: Of Slurm, what is read together (:func:`_of_nodes`).
+_OF_NODES: Final = ("-N --nodes", "--ntasks-per-node", "--mem")
+#: Bounds of what is read of a script: reading it occupies the scheduler.
+_LAST_LINE: Final = 200
+_LONGEST: Final = 400
+_TOO_FAR: Final = f"longer than {_LONGEST} characters, or behind line {_LAST_LINE}"
 _SYSTEMS: Final = {"SBATCH": by_name(SLURM), "PBS": by_name(PBS)}
 
 
@@ -273,6 +288,9 @@ def directives(script: str) -> Directives:
         if system not in _SYSTEMS:
             found.not_read.append((Given(number, line, ""), "'#COSCHED' lines have the options of 'cosched submit'"))
             continue
+        if len(line) > _LONGEST or number > _LAST_LINE:
+            found.not_read.append((Given(number, line, ""), _TOO_FAR))
+            continue
         try:
             words = shlex.split(rest, comments=True)
         except ValueError as error:
@@ -280,7 +298,9 @@ def directives(script: str) -> Directives:
             continue
         for name, value, text in _switches(words, _SYSTEMS[system]):
             switch = _SYSTEMS[system].get(name)
-            given[system][switch.names if switch else name] = Given(number, text, value)
+            counts_once = switch is not None and (switch.read is not None or switch.names in _OF_NODES)
+            key = switch.names if switch is not None and counts_once else f"{name} {len(given[system])}"
+            given[system][key] = Given(number, text, value)
     _of_nodes(given["SBATCH"], found)
     for system, switches in given.items():
         for name, each in switches.items():
@@ -333,9 +353,11 @@ def _of_nodes(given: dict[str, Given], found: Directives) -> None:
             found.words.append((nodes.line, f"--tasks={int(nodes.value) * int(each.value)}"))
         found.not_read.append((nodes, _SPREAD))
         read = True
-    if (memory := given.get("--mem")) and (match := _SLURM_SIZE.fullmatch(memory.value)):
+    memory = given.get("--mem")
+    match = _SLURM_SIZE.fullmatch(memory.value) if memory else None
+    if memory and match and (size := _slurm_bytes(match) // int(each.value)):
         del given["--mem"]
-        found.words.append((memory.line, f"--mem={_slurm_bytes(match) // int(each.value)}B"))
+        found.words.append((memory.line, f"--mem={size}B"))
         read = True
     if read:
         del given["--ntasks-per-node"]

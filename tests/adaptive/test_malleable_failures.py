@@ -111,7 +111,7 @@ def test_a_map_for_nobody_is_not_answered_and_one_with_the_same_shares_is(job: J
     ("system", "victim"),
     [pytest.param(*system.values, victim, marks=system.marks) for system, victim in zip(WHEELS, (0, 3), strict=True)],
 )
-def test_a_leader_or_sleeper_that_is_killed_takes_the_job_with_it_and_nobody_sleeps_on(
+def test_killed_leader_or_sleeping_rank_ends_the_job_and_all_sleeping_ranks(
     them: Agents, tmp_path: Path, system: str, victim: int
 ) -> None:
     with counting(system, tmp_path).run(tmp_path, [2, 2]) as running:

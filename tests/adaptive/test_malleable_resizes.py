@@ -35,7 +35,7 @@ def drawn(layout: Sequence[int], chance: random.Random) -> Iterator[tuple[dict[s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_every_row_meets_every_step_once_after_any_maps_and_sleepers_use_no_cpu(tmp_path: Path, system: str) -> None:
+def test_remapping_applies_each_step_once_to_each_row_and_idle_ranks_use_no_cpu(tmp_path: Path, system: str) -> None:
     program, chance = counting(system, tmp_path), random.Random(system)
     for layout in (chance.choice(LAYOUTS), [2, 2]):
         place = Path(tempfile.mkdtemp(dir=tmp_path))

@@ -34,7 +34,7 @@ def ceiling_of(node: Node) -> float | None:
 async def test_the_limits_follow_the_person_at_the_desk(
     cluster: Cluster, desk: tuple[Node, Callable[[], None]]
 ) -> None:
-    """On a terminal of the node's own, from nobody there to the kernel's own number."""
+    """On a terminal of the node's own: from an absent owner to a key, by the number that the kernel gives."""
     node, press = desk
     async with cluster.scheduler() as scheduler:
         for _ in range(2):

@@ -96,7 +96,7 @@ def raised(client: Client) -> dict[str, float]:
 
 
 @pytest.mark.slow
-def test_a_blocking_job_is_raised_when_messages_come_measured_and_remembered_and_all_is_undone(
+def test_blocking_job_is_boosted_on_messages_and_its_kind_is_measured_and_remembered(
     shared: Lab, on_shared: Jobs
 ) -> None:
     client = on_shared.client

@@ -205,9 +205,9 @@ def _bfm(trials: Sequence[Trial], there: Sequence[Premise]) -> list[Claim]:
         _sized(trials, bfm.REAL_BFM_LONG, by_class.get(bfm.LONG), there),
         _sized(trials, bfm.REAL_BFM_SHORT, by_class.get(bfm.SHORT), there),
         judging.judge_every(bfm.REAL_FIFO, beaten),
-        judging.judge(bfm.REAL_NOBODY_ABORTED, float(sum(each.aborts for each in mine)), folds)
+        judging.judge(bfm.REAL_NO_JOB_ABORTED, float(sum(each.aborts for each in mine)), folds)
         if folded
-        else judging.cannot_judge(bfm.REAL_NOBODY_ABORTED, f"nobody was folded: {folds}"),
+        else judging.cannot_judge(bfm.REAL_NO_JOB_ABORTED, f"nobody was folded: {folds}"),
     ]
 
 

@@ -43,7 +43,7 @@ class Site(ABC):
     """
 
     def __init__(self, settings: NodeConfig, lab: str | None = None) -> None:
-        """Raises :class:`Failed` where nobody comes or goes now."""
+        """Raises :class:`Failed` on a dedicated node, and in hours in which its owner counts as present."""
         self.node, self.settings, self.cpus, self.lab = settings.name, settings, settings.procs, lab
         self.quiet_s = _quiet_s(settings)
 

@@ -83,7 +83,7 @@ def log_name(path: Path) -> str:
 
 
 def thanks(names: Iterable[str]) -> list[str]:
-    """Whom to acknowledge for public logs."""
+    """The acknowledgements that public logs ask for."""
     known = [name for name in names if name in catalogue.LOGS]
     return [f"{n}: thanks to {catalogue.LOGS[n].provider}, and to the Parallel Workloads Archive." for n in known]
 

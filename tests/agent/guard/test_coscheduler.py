@@ -159,7 +159,7 @@ async def test_turns_are_kept_while_the_scheduler_is_heard_and_end_with_its_sile
     assert len(node.asked) == count
 
 
-async def test_ceilings_are_in_step_under_every_mode_for_as_long_as_the_scheduler_is_heard(
+async def test_cpu_ceilings_are_synchronised_in_every_mode_while_the_scheduler_is_heard(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     node = NodeInMadeTime(monkeypatch)

@@ -170,7 +170,7 @@ def test_strangers_decide_nothing(tmp_path: Path) -> None:
         assert (desk.desk.status_fields(), desk.changes) == (before, 0)
 
 
-def test_who_has_the_screen_is_believed_for_two_minutes_that_a_film_runs(
+def test_video_inhibitor_from_the_session_on_screen_expires_after_two_minutes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stranger would keep the desk from parallel work for ever."""

@@ -72,9 +72,7 @@ def test_pause_is_told_without_its_author_and_its_end() -> None:
     assert public_status(status(armed=False), BOB)["limits"]["cpus"] is None
 
 
-def test_stranger_and_a_job_of_the_owner_are_told_so_and_all_others_in_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_desk_view_is_reduced_for_unauthorised_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the seat is the job's own user; the job could be a program from elsewhere."""
     monkeypatch.setattr(switch, "local_users", lambda: {ANN})
     with desk_alone(tmp_path) as desk:

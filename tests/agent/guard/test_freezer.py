@@ -42,7 +42,7 @@ def tick(freezer: Freezer) -> None:
     freezer.tick(due_us)
 
 
-def test_group_that_does_not_freeze_is_retried_and_at_the_sixth_try_thawed_and_reported(
+def test_freeze_is_retried_and_after_the_sixth_failure_the_group_is_thawed_and_reported(
     made: tuple[Freezer, Cgroups, list[str]],
 ) -> None:
     freezer, cgroups, complaints = made

@@ -101,7 +101,7 @@ def test_a_tightened_ceiling_holds_while_armed_and_for_its_time() -> None:
         alone.limiter.tighten(0.5, 1, alone.now_us)
 
 
-def test_the_owner_cuts_what_the_cluster_asks_for_and_a_share_both() -> None:
+def test_owner_limit_applies_to_cluster_limits_and_cpu_shares() -> None:
     alone = Alone()
     alone.asks(0.9, 0.25, 4)
     assert alone.limiter.contract == Contract(0.5, 0.25, 1)

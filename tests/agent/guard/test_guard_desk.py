@@ -138,7 +138,7 @@ def test_who_is_not_at_the_desk_may_look_and_decide_nothing(guard: RealGuard) ->
     assert ask_as(NOBODY, guard, do="pause")["paused"] == "nobody has paused parallel work at this desk"
 
 
-def test_who_has_the_screen_decides_until_he_leaves_it_at_a_socket_of_its_own(make_guard: Any) -> None:
+def test_desk_socket_obeys_the_session_on_screen_until_it_is_switched_away(make_guard: Any) -> None:
     """An ordinary user, in no list: by systemd's file of his session; also one whose number is above 2^31."""
     guard = make_guard(start=False)
     machine = guard.directory / "run-of-machine"

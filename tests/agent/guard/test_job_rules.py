@@ -50,7 +50,7 @@ def test_another_order_shortens_the_grace_and_never_lengthens_it(
 def test_owner_waits_five_seconds_at_most_for_an_end_in_a_pause_too(
     alone: JobsAlone, grace_us: int, killed_us: int, begun_by: str, paused: bool
 ) -> None:
-    """Whatever grace the cluster gives jobs, and whatever was first to end it."""
+    """Independent of the grace that the cluster gives jobs, and of what ended the job first."""
     group = alone.run(grace_us=grace_us)
     alone.run(2)
     if begun_by:

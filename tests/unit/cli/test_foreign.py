@@ -78,6 +78,11 @@ NOT_READ = {
     "#PBS -j oe": ("", "exec 2>&1"),
     "#PBS -o host:/x": ("", "first node"),
     "#PBS -l =4": ("", "no counterpart"),
+    "#PBS -o $HOME/x": ("", "$PBS_JOBID alone"),
+    "#PBS -r x": ("", "y or n"),
+    "#SBATCH --mem-per-cpu=0": ("", "a size such as"),
+    f"#SBATCH -J {400 * 'x'}": ("", "longer than 400"),
+    200 * "#\n" + "#SBATCH -n 4": ("", "behind line 200"),
     "#PBS -v A=1;B": ("--env=A=1;B", ""),
     "#BSUB -n 4": ("", "'#COSCHED' lines"),
 }
@@ -108,6 +113,13 @@ def test_any_directive_is_read_or_named(lines: list[tuple[str, str, str]]) -> No
         line for line, _ in directive_lines(f"#!/bin/sh\n{script}")
     }
     assert all(word.startswith("--") for _, word in found.words)
+
+
+def test_each_directive_without_a_counterpart_is_named() -> None:
+    found = directives("#!/bin/sh\n#SBATCH -p big -A mine\n#SBATCH -p small --gpus=1 --gres=gpu\n#PBS -q x -A y\n")
+    assert [(left.line, left.text) for left, _ in found.not_read] == [
+        (2, "-p big"), (2, "-A mine"), (3, "-p small"), (3, "--gpus=1"), (3, "--gres=gpu"), (4, "-q x"), (4, "-A y"),
+    ]  # fmt: skip
 
 
 def test_times_without_units_are_read_as_slurm_does() -> None:

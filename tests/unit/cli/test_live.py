@@ -173,7 +173,8 @@ def test_lines_of_slurm_are_the_jobs_options_behind_those_of_cosched_and_the_com
     other = shown(call, "last")
     assert other["output"] == str(tmp_path / f"slurm-{other['job_id']}.out")
     assert (
-        call("cancel", "last", job["job_id"]).out == f"job {other['job_id']} cancelled\njob {job['job_id']} cancelled\n"
+        call("cancel", "last", job["job_id"], other["job_id"]).out
+        == f"job {other['job_id']} cancelled\njob {job['job_id']} cancelled\n"
     )
 
 

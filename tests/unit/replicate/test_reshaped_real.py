@@ -115,10 +115,10 @@ def test_that_nobody_is_aborted_says_nothing_where_nobody_is_folded() -> None:
     unfolded = msgspec.structs.replace(
         folded, jobs=[msgspec.structs.replace(each, held_why=["fits", "unfolded"]) for each in folded.jobs]
     )
-    assert judged("bfm", [folded])[bfm.REAL_NOBODY_ABORTED.id].verdict is Verdict.HOLDS
-    assert judged("bfm", [unfolded])[bfm.REAL_NOBODY_ABORTED.id].verdict is Verdict.UNDECIDED
+    assert judged("bfm", [folded])[bfm.REAL_NO_JOB_ABORTED.id].verdict is Verdict.HOLDS
+    assert judged("bfm", [unfolded])[bfm.REAL_NO_JOB_ABORTED.id].verdict is Verdict.UNDECIDED
     aborted = msgspec.structs.replace(folded, aborts=1)
-    assert judged("bfm", [aborted])[bfm.REAL_NOBODY_ABORTED.id].verdict is Verdict.FAILS
+    assert judged("bfm", [aborted])[bfm.REAL_NO_JOB_ABORTED.id].verdict is Verdict.FAILS
 
 
 def test_answers_of_other_bits_are_told() -> None:

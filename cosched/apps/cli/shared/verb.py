@@ -67,7 +67,8 @@ def asks(verb: Callable[..., Any]) -> Callable[..., Any]:
             if given.get("job_id") == LAST:
                 given["job_id"] = _newest(client)
             if LAST in given.get("job_ids", ()):
-                given["job_ids"] = tuple(_newest(client) if each == LAST else each for each in given["job_ids"])
+                numbers = (_newest(client) if each == LAST else each for each in given["job_ids"])
+                given["job_ids"] = tuple(dict.fromkeys(numbers))
             return verb(client=client, **given)
 
     return service(asked)

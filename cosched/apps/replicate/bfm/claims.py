@@ -103,7 +103,7 @@ DEVIATION_GROWS: Final = Predicate("others-deviation-grows", "Under the others i
 SHRUNK: Final = Predicate("fjt4-shrunk",
     "At high load Long jobs under FJT4, with and without BFA, execute shrunk all the time (6.4.4)",
     "part of their execution time with fewer processors than processes", Region(low=0.95), 1.0)
-NOBODY_ABORTED: Final = Predicate("bfm-nobody-aborted", "Under FJT1+BFM no job is aborted (section 3, 6.4.2)",
+NO_JOB_ABORTED: Final = Predicate("bfm-nobody-aborted", "Under FJT1+BFM no job is aborted (section 3, 6.4.2)",
     _ENDED, Region(0, 0), 0.0)
 NO_WORK_LOST: Final = Predicate("bfm-no-work-lost", "... and no work is wasted (6.4.2)",
     "processor-seconds held by attempts that were ended, in all runs together", Region(0, 0), 0.0)
@@ -116,9 +116,9 @@ REAL_BFM_SHORT: Final = Predicate("real-bfm-short-size", "... by 5 to 10 % for S
     Region(-0.10, -0.05), -0.075)
 REAL_FIFO: Final = Predicate("real-beat-fifo", "... and both beat FIFO (6.4.1)",
     "response of all jobs against FIFO's, relative difference", BELOW)
-REAL_NOBODY_ABORTED: Final = Predicate("real-bfm-nobody-aborted", "... and under BFM no real job is aborted (6.4.2)",
+REAL_NO_JOB_ABORTED: Final = Predicate("real-bfm-nobody-aborted", "... and under BFM no real job is aborted (6.4.2)",
     _ENDED, Region(0, 0), 0.0)
-REAL_RUNS: Final = (REAL_BFM, REAL_BFM_LONG, REAL_BFM_SHORT, REAL_FIFO, REAL_NOBODY_ABORTED)
+REAL_RUNS: Final = (REAL_BFM, REAL_BFM_LONG, REAL_BFM_SHORT, REAL_FIFO, REAL_NO_JOB_ABORTED)
 #: Decided by what ``./run bench folding`` measured of real processes.
 REAL_FOLD: Final = Predicate("real-fold",
     "A running MPI job that is folded goes on at about the ideal rate (sections 3 and 4)",

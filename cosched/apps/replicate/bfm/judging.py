@@ -62,7 +62,7 @@ def judged(found: Found) -> list[Claim]:
     every, used = found.everything(BFM), _expired(found)
     folds = f"{sum(each.folds for each in every)} folds in {len(every)} runs"
     aborts, lost_s = float(sum(each.aborts for each in every)), sum(each.lost_s for each in every)
-    made.append(judge.under([used], judge.judge(claims.NOBODY_ABORTED, aborts, folds)))
+    made.append(judge.under([used], judge.judge(claims.NO_JOB_ABORTED, aborts, folds)))
     made.append(judge.under([used], judge.judge(claims.NO_WORK_LOST, lost_s, folds)))
     return made
 
